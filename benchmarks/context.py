@@ -1,10 +1,10 @@
-"""How long it takes to hand a sub-agent its parent's context, for every sub-agent of the recorded sessions.
+"""Time to build the parent context of every sub-agent in the recorded sessions.
 
     python benchmarks/context.py [--tokens 8000]
 
-For each preset: the calls, the median and the longest time after the session was read once, how many answers are over
-the limit (none may be), and how many tokens they have. Then how long the server takes from its start to its first
-answer, beside an empty server on the same SDK.
+For each preset: the number of calls, their median and longest time once the session is cached, the number of answers
+over the limit (must be 0), and the median number of tokens. Then the time from the start of the server to its first
+answer, compared with an empty server on the same SDK.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def contexts(tokens: int) -> None:
         for preset in PRESETS:
             times, weights, whole = [], [], []
             for one in spawned:
-                tools.read_session(one.parent)  # so the session is at hand; nothing is planned for it yet
+                tools.read_session(one.parent)  # cache the session without planning for it
                 began = time.perf_counter()
                 weights.append(
                     estimate_text_tokens(tools.get_context(session=one.id, preset=preset, max_tokens=tokens))
@@ -53,8 +53,8 @@ def contexts(tokens: int) -> None:
                 tools.get_context(session=largest.id, preset=preset, max_tokens=tokens)
                 whole.append(1000 * (time.perf_counter() - began))
             over = sum(one > tokens for one in weights)
-            told = f"{statistics.median(times):.0f} ms | {max(times):.0f} ms | {statistics.median(whole[1:]):.0f} ms"
-            print(f"| {preset} | {len(times)} | {told} | {over} | {statistics.median(weights):,.0f} |", flush=True)
+            figures = f"{statistics.median(times):.0f} ms | {max(times):.0f} ms | {statistics.median(whole[1:]):.0f} ms"
+            print(f"| {preset} | {len(times)} | {figures} | {over} | {statistics.median(weights):,.0f} |", flush=True)
 
 
 def first_answer(command: list[str]) -> float:

@@ -1,11 +1,11 @@
 """Mutation fuzzing of every reader: `python benchmarks/fuzz.py --minutes 3 [--seed 1] [--keep FOLDER]`.
 
-Excerpts of the samples, the fixtures, and real files where there is data beside the repository, are damaged in the ways
-that disks, editors, crashes, new releases and hostile hands damage them. Each is read, and everything that came of
-it is looked at and written in all four wire formats. A `ThresherError` is an answer; any other exception, or ten
-seconds without an answer, is a finding. Exit 1 if there is one.
+The fuzzer damages excerpts of the samples, the fixtures, and real files if there is data beside the repository, in the
+ways that disks, editors, crashes, new releases and attackers do. It reads each file, inspects the whole result, and
+encodes it in all four dialects. A `ThresherError` is a valid result. Any other exception, or ten seconds without a
+result, is a finding. The exit code is 1 if there is one.
 
-A case has a number, and seed and number give the same case again (`--first N` starts there).
+Each case has a number; the same seed and number reproduce it (`--first N` starts there).
 """
 
 import argparse
@@ -62,30 +62,30 @@ KINDS = [
 ]
 WIRE = ("openai-chat", "openai-responses", "gemini", "anthropic")
 DEPTHS = ((5, 400), (400, 1000), (900, 1000), (5000, 5000))
-"""About where Python stops, what can be decoded may be too deep to be written again."""
+"""Near Python's recursion limit, a value that can be decoded may be too deep to encode."""
 EXCERPT = 40_000
 SECONDS = 10
 BURST = 40
-"""How many mutants are made of one excerpt."""
+"""Mutants of one excerpt."""
 _DEEP = "@deep@"
 
 
 class Slow(Exception):
-    """No answer in time."""
+    """A case timed out."""
 
 
 class Finding(NamedTuple):
-    """Where something broke: the exception, and the innermost line of the package."""
+    """A finding: the exception, and the innermost line of the package."""
 
     error: str
     place: str
 
 
-# What is touched
+# Inspection of the result
 
 
 def exercise(path: Path, limits: ReadLimits | None = None, format: str | None = None) -> None:
-    """Read a file and look at everything in it; a refusal is fine, any other exception is not."""
+    """Read a file and inspect the whole result; a rejected file is fine, any other exception is a finding."""
     try:
         sessions = thresher.read_all(path, limits=limits, format=format)
     except thresher.ThresherError:
@@ -119,7 +119,7 @@ def _touch_history(history: thresher.History) -> None:
 
 
 def _lines_of(data: bytes) -> Lines:
-    """The rows of a JSONL file; a document is one row."""
+    """Return the rows of a JSONL file; a document is one row."""
     try:
         json.loads(data)
     except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _swap(lines: Lines, random: Random) -> Lines:
 
 
 def _join(lines: Lines, random: Random) -> Lines:
-    """Two records on one line, as two writers without a lock leave them."""
+    """Put two records on one line, as two writers without a lock do."""
     at = random.randrange(len(lines))
     return [*lines[:at], b"".join(lines[at : at + 2]), *lines[at + 2 :]]
 
@@ -173,9 +173,9 @@ def _flip(lines: Lines, random: Random) -> Lines:
 
 
 def _cut_character(lines: Lines, random: Random) -> Lines:
-    """A character of several bytes without its end."""
-    whole = random.choice("é€漢🌾").encode()
-    return _splice(lines, random, whole[: random.randint(1, len(whole) - 1)])
+    """Truncate a multi-byte character."""
+    encoded = random.choice("é€漢🌾").encode()
+    return _splice(lines, random, encoded[: random.randint(1, len(encoded) - 1)])
 
 
 def _nuls(lines: Lines, random: Random) -> Lines:
@@ -183,7 +183,7 @@ def _nuls(lines: Lines, random: Random) -> Lines:
 
 
 def _surrogate(lines: Lines, random: Random) -> Lines:
-    """A lone half of a pair, inside a string if there is one."""
+    """Insert a lone surrogate, inside a string if there is one."""
     at = random.randrange(len(lines))
     half = random.choice((rb"\ud83d", rb"\udc00", rb"\ud83dx\ude00"))
     places = [n for n in range(1, len(lines[at])) if lines[at][n - 1 : n] == b'"']
@@ -214,7 +214,7 @@ def _empty(_lines: Lines, random: Random) -> Lines:
 
 
 def _row(change: Callable[[Any, Random, list[Any]], None]) -> Callable[[Lines, Random], Lines]:
-    """A change of one decoded row, which may look at the others, as a change of the file."""
+    """Turn a change of one decoded row, which may use the others, into a change of the file."""
 
     def changed(lines: Lines, random: Random) -> Lines:
         at = random.randrange(len(lines))
@@ -222,7 +222,7 @@ def _row(change: Callable[[Any, Random, list[Any]], None]) -> Callable[[Lines, R
         try:
             change(box, random, others)
             return [*lines[:at], _encoded(box[0], random), *lines[at + 1 :]]
-        except RecursionError:  # an earlier change made it too deep for Python itself
+        except RecursionError:  # an earlier change made the row too deep for Python
             return lines
 
     return changed
@@ -245,7 +245,7 @@ def _encoded(value: Any, random: Random) -> bytes:
 
 
 def _walk(value: Any, random: Random) -> tuple[Any, Any]:
-    """A random place: the container and the key or index in it."""
+    """Return a random location: the container and the key or index in it."""
     found = (value, 0)
     while isinstance(value, dict | list) and value:
         key = random.choice(list(value)) if isinstance(value, dict) else random.randrange(len(value))
@@ -257,7 +257,7 @@ def _walk(value: Any, random: Random) -> tuple[Any, Any]:
 
 
 def _inner(box: Any, random: Random, kind: type) -> Any:
-    """A random container of a kind with something in it, or None."""
+    """Return a random non-empty container of a type, or None."""
     for _ in range(8):
         holder, key = _walk(box, random)
         if isinstance(holder[key], kind) and holder[key]:
@@ -285,7 +285,7 @@ def _nest(box: Any, random: Random, _others: list[Any]) -> None:
 
 
 def _wrap(box: Any, random: Random, _others: list[Any]) -> None:
-    """A value inside a list or an object of its own, or its JSON text in its place."""
+    """Wrap a value in a list or an object, or replace it by its JSON text."""
     holder, key = _walk(box, random)
     value = holder[key]
     holder[key] = random.choice(([value], {"value": value}, json.dumps(value), [value, value]))
@@ -312,21 +312,21 @@ def _delete_key(box: Any, random: Random, _others: list[Any]) -> None:
 
 
 def _shuffle(box: Any, random: Random, _others: list[Any]) -> None:
-    """Items of a list dropped, repeated and out of order."""
+    """Drop, repeat and shuffle the items of a list."""
     found = _inner(box, random, list)
     if found:
         found[:] = random.choices(found, k=random.randint(0, len(found) + 1))
 
 
 def _graft(box: Any, random: Random, others: list[Any]) -> None:
-    """A value from anywhere in another row."""
+    """Replace a value by one from another row."""
     holder, key = _walk(box, random)
     source, there = _walk(others, random)
     holder[key] = source[there]
 
 
 def _same_field(box: Any, random: Random, others: list[Any]) -> None:
-    """The same field's value in another row: two ids alike, another type or role, a parent further on."""
+    """Replace a field by that of another row: equal ids, another type or role, a later parent."""
     ours, theirs = box[0], others[0]
     while isinstance(ours, dict) and isinstance(theirs, dict) and (both := sorted({*ours} & {*theirs})):
         key = random.choice(both)
@@ -337,7 +337,7 @@ def _same_field(box: Any, random: Random, others: list[Any]) -> None:
 
 
 def _ids(box: Any, random: Random, others: list[Any]) -> None:
-    """Cycles and doubles in the tree of records."""
+    """Create cycles and duplicates in the tree of records."""
     ours, theirs = box[0], others[0]
     if isinstance(ours, dict) and isinstance(theirs, dict):
         own, parent = ("id", "parentId") if "parentId" in ours else ("uuid", "parentUuid")
@@ -359,11 +359,11 @@ _CHANGES: list[tuple[str, Callable[[Lines, Random], Lines]]] = [
 ]
 
 
-# Packed files
+# Compressed files
 
 
 def _packed(data: bytes, random: Random) -> tuple[str, bytes]:
-    """Mostly as it is; now and then packed, and the packing damaged."""
+    """Usually return the file as it is; sometimes compress it and damage the result."""
     choice = random.random()
     if choice > 0.1:
         return "", data
@@ -381,7 +381,7 @@ def _packed(data: bytes, random: Random) -> tuple[str, bytes]:
 
 
 def mutants(data: bytes, random: Random) -> Iterator[tuple[str, bytes]]:
-    """Damaged copies of a file without end, each with the names of what was done to it."""
+    """Yield damaged copies of a file without end, with the names of the mutations."""
     original = _lines_of(data)
     while True:
         lines, names = original, []
@@ -393,11 +393,11 @@ def mutants(data: bytes, random: Random) -> Iterator[tuple[str, bytes]]:
         yield " + ".join([*names, packing] if packing else names), damaged
 
 
-# Where the files come from
+# The source files
 
 
 def excerpt(data: bytes, random: Random) -> bytes:
-    """A small file of the same kind: its beginning and a stretch from anywhere."""
+    """Return a small file of the same kind: its start and a random section."""
     lines = _lines_of(data)
     if len(lines) > 1:
         at = random.randrange(len(lines))
@@ -424,13 +424,13 @@ def _cut(value: Any, random: Random) -> Any:
         return {key: _cut(item, random) for key, item in value.items()}
     if isinstance(value, list):
         at = random.randrange(len(value) + 1)
-        chosen = value if len(value) < 12 else [*value[:2], *value[at : at + 10]]
-        return [_cut(item, random) for item in chosen]
+        selected = value if len(value) < 12 else [*value[:2], *value[at : at + 10]]
+        return [_cut(item, random) for item in selected]
     return value
 
 
 def sources(folder: Path, scratch: Path) -> dict[str, list[Path]]:
-    """Real files by kind, where there are any, samples and fixtures: the real ones do not have every version."""
+    """Return files by kind: real ones if there are any, samples and fixtures, which cover more versions."""
     real = {kind: sorted(path for path in folder.glob(f"{kind}/*") if path.is_file()) for kind in KINDS}
     found = {kind: paths for kind, paths in real.items() if paths}
     for path in write_samples(scratch / "samples"):
@@ -443,7 +443,7 @@ def sources(folder: Path, scratch: Path) -> dict[str, list[Path]]:
 
 
 def database(script: bytes, path: Path) -> None:
-    """The database that the statements make; those that are damaged make nothing."""
+    """Return the database that SQL statements create; damaged statements create none."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         for statement in script.decode("utf-8", "replace").replace("\0", "").split(";\n"):
@@ -458,7 +458,7 @@ def _load(path: Path) -> bytes:
 
 
 class Case(NamedTuple):
-    """One damaged file and how it is read."""
+    """A damaged file and its kind."""
 
     number: int
     kind: str
@@ -467,11 +467,11 @@ class Case(NamedTuple):
     limits: ReadLimits | None
     format: str | None
     nested: bool
-    """Whether it stands as a Claude Code sub-agent's file too."""
+    """True if the file is also read as a sub-agent file of Claude Code."""
 
 
 def cases(found: dict[str, list[Path]], seed: int, first: int) -> Iterator[Case]:
-    """Damaged files without end, the kinds in turn."""
+    """Yield damaged files without end, alternating between the kinds."""
     burst = first // BURST
     while True:
         random = Random(f"{seed}-{burst}")
@@ -482,9 +482,9 @@ def cases(found: dict[str, list[Path]], seed: int, first: int) -> Iterator[Case]
             mutation, damaged = next(stream)
             limits = ReadLimits(line=random.choice((10, 500, 5000)), unpacked=random.choice((100, 9000)))
             one = random.random()
-            chosen = random.choice(format_names()) if one > 0.85 else None
+            selected = random.choice(format_names()) if one > 0.85 else None
             nested = "claude" in kind and one < 0.15
-            case = Case(number, kind, mutation, damaged, limits if 0.2 < one < 0.3 else None, chosen, nested)
+            case = Case(number, kind, mutation, damaged, limits if 0.2 < one < 0.3 else None, selected, nested)
             if number >= first:
                 yield case
         burst += 1
@@ -513,13 +513,13 @@ def _alarm(_number: int, _frame: FrameType | None) -> None:
 
 
 def attempt(case: Case, path: Path) -> tuple[Finding, str] | None:
-    """Run one case; what went wrong, and the end of its traceback."""
+    """Run one case and return the finding with the end of its traceback."""
     timed = hasattr(signal, "setitimer")
     try:
         if timed:
             signal.setitimer(signal.ITIMER_REAL, SECONDS)
         exercise(path, case.limits, case.format)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+    except Exception as error:  # noqa: BLE001 - every exception is a finding
         if timed:
             signal.setitimer(signal.ITIMER_REAL, 0)
         return _finding(error)
@@ -538,7 +538,7 @@ def _finding(error: Exception) -> tuple[Finding, str]:
 
 
 def run(found: dict[str, list[Path]], options: argparse.Namespace, folder: Path) -> Counter[Finding]:
-    """Go on until the time is over; print each finding when it is first met."""
+    """Run until the time is over, and print each finding once."""
     findings: Counter[Finding] = Counter()
     tried: Counter[str] = Counter()
     end = monotonic() + options.minutes * 60
@@ -567,14 +567,14 @@ def _report(case: Case, finding: Finding, shown: str, options: argparse.Namespac
 
 
 def main() -> int:
-    """The command line."""
+    """Parse the arguments, run and print a summary."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--cases", type=float, default=float("inf"), help="stop after so many")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--cases", type=float, default=float("inf"), help="stop after this many cases")
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--keep", type=Path, help="a folder for the files that broke something")
+    parser.add_argument("--keep", type=Path, help="folder for the files that cause findings")
     options = parser.parse_args()
     faulthandler.enable()
     if hasattr(signal, "SIGALRM"):
@@ -584,7 +584,7 @@ def main() -> int:
         findings = run(found, options, Path(scratch))
     for finding, times in findings.most_common():
         print(f"{times:6,} × {finding.error} at {finding.place}")
-    print("nothing found" if not findings else f"{len(findings)} findings")
+    print("no findings" if not findings else f"{len(findings)} findings")
     return 1 if findings else 0
 
 

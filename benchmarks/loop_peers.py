@@ -1,17 +1,17 @@
-"""Ways to keep an agent's requests small that others ship as libraries, beside those in `thresher.replay`.
+"""Strategies from other libraries, in addition to those in `thresher.replay`.
 
-Each is a `Strategy`: started once for a recording, then asked call by call, with a `ReplayConversation` that has grown.
-Whoever keeps a row sends that row's own pieces; only what was rewritten is weighed anew. All counts that a tool asks
-for are Thresher's. Every library imports when its way starts.
+Each is a `Strategy` that gets a growing `ReplayConversation` at every call. A strategy that keeps a row sends the row's
+own pieces; only rewritten text is counted again. All token counts that a tool asks for are Thresher's. A library is
+imported when its strategy starts.
 
-What each remembers from call to call is what its library would:
-- openai-agents and headroom edit a copy on every call and keep none of it, as langchain does;
-- pydantic-ai-harness writes its edits into the run's history: it gets its own output back, with what is new and the
-  size of the last request as the provider's usage;
-- agent-framework leaves its marks on the messages, which stay the same objects.
+Each keeps the state that its library keeps between calls:
+- openai-agents and headroom edit a copy on every call and keep no state, like langchain;
+- pydantic-ai-harness writes its edits into the history of the run: it gets its own output again, with the new messages
+  and with the size of the last request as the provider's usage;
+- agent-framework sets marks on the messages, which remain the same objects.
 
-The rest are plain rules: full history, the last so many messages, a window that falls from a high to a low mark, masks
-of old results (SWE-agent's rule), and Anthropic's clearing of tool uses, in three readings
+The others are plain rules: the full history, the last n messages, a window that shrinks from a high to a low mark,
+masks of old results (SWE-agent's rule), and Anthropic's clearing of tool uses in three variants
 (`thresher.replay.strategies.peer_rules`).
 """
 
@@ -48,58 +48,58 @@ from thresher.window import Prices, Thresholds, Window
 FULL = "full history"
 OWN = "thresher"
 WIDE = 140_000
-"""The tokens that Thresher may send: 70 % of a window of 200,000, as it would be by itself."""
+"""Thresher's token budget: 70 % of a context window of 200,000, which is its default."""
 BOUND = 60_000
-"""The same where the modes for bound thinking are compared: small enough for emergencies in an open loop."""
+"""Token budget of the comparison of modes for bound thinking: small enough for emergencies in an open loop."""
 
 
 class LoopPeer(NamedTuple):
-    """A way, and the package it comes in; empty: one of this package."""
+    """A strategy and its package; empty for this package."""
 
-    way: Strategy
+    strategy: Strategy
     package: str = ""
 
     @property
     def name(self) -> str:
-        """What it is called in a table."""
-        return self.way.name
+        """Name in tables."""
+        return self.strategy.name
 
 
-# The last so many messages
+# Last messages
 
 
-def _last_messages(feed: ReplayConversation, _: ResidencyChecker, *, keep: int) -> RequestBuilder:
-    def ask(_: float | None) -> list[RequestPiece]:
-        stop = len(feed.messages)
+def _last_messages(conversation: ReplayConversation, _: ResidencyChecker, *, keep: int) -> RequestBuilder:
+    def build_request(_: float | None) -> list[RequestPiece]:
+        stop = len(conversation.messages)
         start = next(
-            (number for number in feed.safe_starts if number >= stop - keep),
-            feed.safe_starts[-1] if feed.safe_starts else 0,
+            (number for number in conversation.safe_starts if number >= stop - keep),
+            conversation.safe_starts[-1] if conversation.safe_starts else 0,
         )
-        return feed.pieces_since(start if stop > keep else 0)
+        return conversation.pieces_since(start if stop > keep else 0)
 
-    return ask
+    return build_request
 
 
 # Pydantic AI
 
 
 class _PydanticRun:
-    """The messages of a run in Pydantic AI's types, grown by what is new; its parts are known by identity."""
+    """The messages of a Pydantic AI run. Their parts are recognized by identity."""
 
-    def __init__(self, feed: ReplayConversation) -> None:
-        self._feed = feed
+    def __init__(self, conversation: ReplayConversation) -> None:
+        self._conversation = conversation
         self._types = import_module("pydantic_ai.messages")
         self._usage = import_module("pydantic_ai.usage").RequestUsage
         self._pieces: dict[int, tuple[Any, RequestPiece]] = {}
         self._rows: dict[str, ConversationRow] = {}
-        """Results by the call that they answer."""
+        """Results by call id."""
         self.messages: list[Any] = []
         self._seen = 0
 
     def grow(self, tokens: int) -> None:
-        """Take in what has come; the first answer in it was to a request of so many tokens."""
+        """Add the new messages. The first response in them was to a request of that many tokens."""
         run: list[ConversationRow] = []
-        for row in self._feed.rows[self._seen :]:
+        for row in self._conversation.rows[self._seen :]:
             if isinstance(row.parts[0], ToolResult):
                 self._rows[row.parts[0].call_id] = row
             if run and (row.role == "assistant") != (run[0].role == "assistant"):
@@ -108,7 +108,7 @@ class _PydanticRun:
             run.append(row)
         if run:
             self._add(run, tokens)
-        self._seen = len(self._feed.rows)
+        self._seen = len(self._conversation.rows)
 
     def _add(self, rows: Sequence[ConversationRow], tokens: int) -> None:
         parts = [
@@ -129,7 +129,7 @@ class _PydanticRun:
     def _made(self, row: ConversationRow, part: Part) -> Any:
         types = self._types
         if isinstance(part, ToolResult):
-            name = self._feed.tool_names.get(part.call_id, "tool")
+            name = self._conversation.tool_names.get(part.call_id, "tool")
             return types.ToolReturnPart(tool_name=name, content=part.text, tool_call_id=part.call_id)
         if isinstance(part, ToolCall):
             return types.ToolCallPart(tool_name=part.name, args=part.arguments, tool_call_id=part.id)
@@ -140,36 +140,36 @@ class _PydanticRun:
         return (types.SystemPromptPart if row.role == "system" else types.UserPromptPart)(content=part_text(part))
 
     def piece(self, part: Any) -> RequestPiece:
-        """What a part is sent as; a result that was rewritten is weighed anew."""
+        """Return the piece of a part; a rewritten result is counted again."""
         known = self._pieces.get(id(part))
         if known is not None:
             return known[1]
         row = self._rows.get(getattr(part, "tool_call_id", ""))
-        found = self._feed.rewrite_row(row, str(part.content))[0] if row else self._added(part)
+        found = self._conversation.rewrite_row(row, str(part.content))[0] if row else self._added(part)
         self._pieces[id(part)] = (part, found)
         return found
 
     def _added(self, part: Any) -> RequestPiece:
-        return RequestPiece(str(part.content), self._feed.token_weights.text(str(part.content)))
+        return RequestPiece(str(part.content), self._conversation.token_weights.text(str(part.content)))
 
 
 def _pydantic(
-    feed: ReplayConversation, _: ResidencyChecker, *, make: Callable[[Any, Callable[[str], int]], Any]
+    conversation: ReplayConversation, _: ResidencyChecker, *, make: Callable[[Any, Callable[[str], int]], Any]
 ) -> RequestBuilder:
     memo: dict[str, int] = {}
 
     def count(text: str) -> int:
         if text not in memo:
-            memo[text] = feed.token_weights.text(text)
+            memo[text] = conversation.token_weights.text(text)
         return memo[text]
 
     models, usage = import_module("pydantic_ai.models"), import_module("pydantic_ai.usage")
     model = import_module("pydantic_ai.models.test").TestModel()
     context = import_module("pydantic_ai.tools").RunContext
     strategy = make(import_module("pydantic_ai_harness.compaction"), count)
-    run, tokens = _PydanticRun(feed), 0
+    run, tokens = _PydanticRun(conversation), 0
 
-    def ask(_: float | None) -> list[RequestPiece]:
+    def build_request(_: float | None) -> list[RequestPiece]:
         nonlocal tokens
         run.grow(tokens)
         here = context(deps=None, model=model, usage=usage.RunUsage(), messages=run.messages)
@@ -180,15 +180,15 @@ def _pydantic(
             model_request_parameters=models.ModelRequestParameters(),
         )
         told = _result_of(strategy.before_model_request(here, asked))
-        sent = [*feed.tool_pieces, *(run.piece(part) for message in told.messages for part in message.parts)]
+        sent = [*conversation.tool_pieces, *(run.piece(part) for message in told.messages for part in message.parts)]
         tokens = sum(piece.tokens for piece in sent)
         return sent
 
-    return ask
+    return build_request
 
 
 def _result_of(work: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine that never waits comes to, without an event loop for each call."""
+    """Run a coroutine that never waits, without an event loop per call."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -200,58 +200,61 @@ def _result_of(work: Coroutine[Any, Any, Any]) -> Any:
 # Microsoft Agent Framework
 
 
-def _framework(feed: ReplayConversation, _: ResidencyChecker, *, make: Callable[[Any, Any], Any]) -> RequestBuilder:
+def _framework(
+    conversation: ReplayConversation, _: ResidencyChecker, *, make: Callable[[Any, Any], Any]
+) -> RequestBuilder:
     framework = import_module("agent_framework")
     weights: list[Told] = []
-    tokenizer = _Tokenizer(weights, feed.token_weights)
+    tokenizer = _Tokenizer(weights, conversation.token_weights)
     strategy = make(framework, tokenizer)
     kept: list[Any] = []
     written: dict[str, RequestPiece] = {}
 
     def pieces(message: Any) -> Iterable[RequestPiece]:
         if message.message_id.isdigit():
-            return feed.rows[int(message.message_id)].pieces
+            return conversation.rows[int(message.message_id)].pieces
         if message.text not in written:
             written[message.text] = RequestPiece(
-                message.text, feed.token_weights.message_overhead + feed.token_weights.text(message.text)
+                message.text,
+                conversation.token_weights.message_overhead + conversation.token_weights.text(message.text),
             )
         return (written[message.text],)
 
-    def ask(_: float | None) -> list[RequestPiece]:
-        for number, row in enumerate(feed.rows[len(weights) :], len(weights)):
+    def build_request(_: float | None) -> list[RequestPiece]:
+        for number, row in enumerate(conversation.rows[len(weights) :], len(weights)):
             weights.append(Told(row.role, "", tokens=row.tokens))
             kept.append(_framework_message(to_chat_message(row), number))
         told = _result_of(framework.apply_compaction(kept, strategy=strategy, tokenizer=tokenizer))
-        return [*feed.tool_pieces, *chain.from_iterable(map(pieces, told))]
+        return [*conversation.tool_pieces, *chain.from_iterable(map(pieces, told))]
 
-    return ask
+    return build_request
 
 
 # OpenAI Agents
 
 
-def _trimmer(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+def _trimmer(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
     trim = import_module("agents.extensions.tool_output_trimmer").ToolOutputTrimmer()
     config = import_module("agents.run_config")
     items: list[tuple[dict[str, Any], ConversationRow, RequestPiece]] = []
     seen = 0
 
-    def ask(_: float | None) -> list[RequestPiece]:
+    def build_request(_: float | None) -> list[RequestPiece]:
         nonlocal seen
-        for row in feed.rows[seen:]:
+        for row in conversation.rows[seen:]:
             items.extend((_item(row, part), row, piece) for part, piece in zip(row.parts, row.pieces, strict=True))
-        seen = len(feed.rows)
+        seen = len(conversation.rows)
         asked = config.ModelInputData(input=[item for item, _, _ in items], instructions=None)
         told = trim(config.CallModelData(model_data=asked, agent=None, context=None)).input
         return [
-            *feed.tool_pieces,
+            *conversation.tool_pieces,
             *(
-                piece if new is item else feed.rewrite_row(row, new["output"])[0]
+                piece if new is item else conversation.rewrite_row(row, new["output"])[0]
                 for new, (item, row, piece) in zip(told, items, strict=True)
             ),
         ]
 
-    return ask
+    return build_request
 
 
 def _item(row: ConversationRow, part: Part) -> dict[str, Any]:
@@ -267,67 +270,70 @@ def _item(row: ConversationRow, part: Part) -> dict[str, Any]:
 # headroom
 
 
-def _headroom(feed: ReplayConversation, _: ResidencyChecker, *, frozen: bool) -> RequestBuilder:
-    """As its page shows it; `frozen` names the messages of the last request, which it then leaves as they were."""
+def _headroom(conversation: ReplayConversation, _: ResidencyChecker, *, frozen: bool) -> RequestBuilder:
+    """Run it as documented. `frozen` marks the messages of the last request, which it then keeps unchanged."""
     compress = import_module("headroom").compress
     original: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []
 
     def pieces(number: int, row: dict[str, Any]) -> tuple[RequestPiece, ...]:
         if row["content"] == original[number]["content"]:
-            return feed.rows[number].pieces
-        return feed.rewrite_row(feed.rows[number], row["content"])
+            return conversation.rows[number].pieces
+        return conversation.rewrite_row(conversation.rows[number], row["content"])
 
-    def ask(_: float | None) -> list[RequestPiece]:
+    def build_request(_: float | None) -> list[RequestPiece]:
         nonlocal shown
-        original.extend(to_chat_message(row) for row in feed.rows[len(original) :])
+        original.extend(to_chat_message(row) for row in conversation.rows[len(original) :])
         known = len(shown) if frozen else 0
         asked = [dict(row) for row in (*shown[:known], *original[known:])]
-        model = feed.recording.model
+        model = conversation.recording.model
         told = compress(asked, model=model, kompress_model="disabled", frozen_message_count=known)
         shown = told.messages
-        return [*feed.tool_pieces, *chain.from_iterable(pieces(number, row) for number, row in enumerate(shown))]
+        return [
+            *conversation.tool_pieces,
+            *chain.from_iterable(pieces(number, row) for number, row in enumerate(shown)),
+        ]
 
-    return ask
+    return build_request
 
 
-# Thresher, where thinking is bound to what stands before it
+# Thresher with thinking that is bound to its prefix
 
 
-def _bound(feed: ReplayConversation, _: ResidencyChecker, *, rates: Rates, thinking: Any) -> RequestBuilder:
-    recording = feed.recording
+def _bound(conversation: ReplayConversation, _: ResidencyChecker, *, rates: Rates, thinking: Any) -> RequestBuilder:
+    recording = conversation.recording
     window = Window(
         budget=BOUND,
         model=recording.model or None,
         prices=Prices(rates.input, rates.read, rates.write, rates.ttl, rates.minimum),
         thinking=thinking,
-        store=feed.store,
+        store=conversation.store,
         counter=recording.token_weights.counter.name,
         format=recording.dialect,
         cache_breakpoints="leave",
     )
 
-    def ask(at: float | None) -> list[RequestPiece]:
-        told = window.fit({**recording.body, recording.rows_field: list(feed.dialect_rows)}, at=at)
+    def build_request(at: float | None) -> list[RequestPiece]:
+        told = window.fit({**recording.body, recording.rows_field: list(conversation.dialect_rows)}, at=at)
         messages = thresher.parse(told, recording.dialect).messages
-        return [*feed.tool_pieces, *chain.from_iterable(map(feed.make_message_pieces, messages))]
+        return [*conversation.tool_pieces, *chain.from_iterable(map(conversation.make_message_pieces, messages))]
 
-    return ask
+    return build_request
 
 
-# All of them
+# All strategies
 
 
 def _k(tokens: int) -> str:
     return f"{round(tokens / 1000)}k"
 
 
-def _named(name: str, way: Strategy) -> LoopPeer:
-    return LoopPeer(structs.replace(way, name=name))
+def _named(name: str, strategy: Strategy) -> LoopPeer:
+    return LoopPeer(structs.replace(strategy, name=name))
 
 
 def rules(budget: int) -> list[LoopPeer]:
-    """Plain rules; the first is what all others are measured against."""
+    """Return the plain rules. The first one is the reference for all others."""
     window = f"window {_k(budget)} to {_k(round(budget * LOW_WATER_SHARE))}"
     return [
         _named(FULL, full_history_strategy()),
@@ -347,7 +353,7 @@ def rules(budget: int) -> list[LoopPeer]:
 
 
 def libraries(budget: int) -> list[LoopPeer]:
-    """What others ship, at their defaults where those fit and at the budget."""
+    """Return the strategies of other libraries, with their defaults if those fit and with the budget."""
     low = round(budget * LOW_WATER_SHARE)
     harness, framework = "pydantic-ai-harness", "agent-framework-core"
 
@@ -387,7 +393,7 @@ def libraries(budget: int) -> list[LoopPeer]:
 
 
 def _langchain(budget: int) -> list[LoopPeer]:
-    """LangChain's two; made when they start, for without it they cannot be made."""
+    """Return LangChain's strategies. They are created when they start, because that fails without LangChain."""
     ways = [
         ("langchain ClearToolUsesEdit 100k", langchain_clear_strategy, 100_000),
         (f"langchain ClearToolUsesEdit {_k(budget)}", langchain_clear_strategy, budget),
@@ -399,18 +405,18 @@ def _langchain(budget: int) -> list[LoopPeer]:
 def _made_late(
     make: Callable[[int], Strategy], budget: int
 ) -> Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]:
-    return lambda feed, referee: make(budget).start(feed, referee)
+    return lambda conversation, checker: make(budget).start(conversation, checker)
 
 
 def windows(ages: Sequence[int], rates: Rates) -> list[LoopPeer]:
-    """Thresher as it is by itself, and with what was read kept for so many calls."""
+    """Return Thresher with its defaults, and with reads kept for that many calls."""
     paces = [(OWN, Thresholds())] if ages else []
     paces += [(f"{OWN} age {age}", Thresholds(keep_calls=age)) for age in ages]
     return [LoopPeer(window_strategy("auto", WIDE, rates, name=name, thresholds=pace)) for name, pace in paces]
 
 
 def modes(rates: Rates) -> list[LoopPeer]:
-    """Thresher as it is by itself, for a model whose thinking is bound to what stands before it, in each mode."""
+    """Return Thresher in each mode for models that bind thinking to its prefix."""
     return [
         LoopPeer(Strategy(f"{OWN}, {rule}", partial(_bound, rates=rates, thinking=rule)))
         for rule in ("append_only", "strip_after_edit", "drop_block")
@@ -418,13 +424,13 @@ def modes(rates: Rates) -> list[LoopPeer]:
 
 
 def settle_in(folder: str) -> None:
-    """Let what the others write go into a folder, one for each process, and let them call nobody."""
+    """Let libraries write into one folder per process, and block their network access."""
     os.environ |= {"HEADROOM_OFFLINE": "1", "HEADROOM_TELEMETRY": "off", "HEADROOM_BEACON": "off"}
     os.environ["HEADROOM_WORKSPACE_DIR"] = str(Path(folder) / str(os.getpid()))
 
 
 def available(budget: int) -> tuple[list[LoopPeer], list[str]]:
-    """What others do and can run here, and the packages that cannot; their logs are turned off."""
+    """Return the strategies that can run here and the missing packages. Silence the libraries' logs."""
     found = [*rules(budget), *libraries(budget)]
     missing = sorted({one.package for one in found if one.package and not installed(one.package)})
     for name in ("agent_framework", "headroom", "openai.agents", "LiteLLM"):

@@ -1,14 +1,14 @@
-"""Other tools that make a conversation smaller, behind one shape: prepare a history once, then run it at a budget.
+"""Other tools that reduce a conversation, behind one interface: prepare a history once, then run it at a budget.
 
-Each gets the repaired history in its own message types, and Thresher's count of tokens: through its option for a
-counter, or (litellm, which has none) in place of its own. Only what a tool's own format can hold is put before it,
-and weighs. A message that comes out unchanged is known by the id it went in with; so what is judged is what the tool
-did, never a conversion back.
+Each gets the repaired history in its own message types and Thresher's token counts, through its counter option or
+(litellm, which has none) by replacing its counter. Only content that the tool's format can represent is passed to it
+and counted. A message that the tool returns unchanged is recognized by its id, so the comparison measures the tool and
+not a conversion.
 
-How a budget reaches each:
-- langchain-core: `max_tokens`; once as its page shows it, once with `start_on="human"`, the remedy it documents;
-- langchain `ClearToolUsesEdit`: the `trigger`; the newest three results stay, as is its default;
-- google-adk `ContextFilterPlugin`: counts invocations, not tokens: the most that fit the budget, and one at least;
+The budget of each:
+- langchain-core: `max_tokens`; once as documented, once with the documented workaround `start_on="human"`;
+- langchain `ClearToolUsesEdit`: the `trigger`; the newest three results are kept, which is its default;
+- google-adk `ContextFilterPlugin`: counts invocations, not tokens: the most that fit the budget, at least one;
 - agent-framework-core: the context window, or the token budget over its tool-result compaction;
 - litellm: `max_tokens`.
 """
@@ -33,7 +33,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 @dataclass(frozen=True)
 class Told:
-    """One message as it would be sent: who, what, which calls, which results, and its weight."""
+    """One message as it is sent: role, text, calls, results and token count."""
 
     role: str
     text: str
@@ -43,11 +43,11 @@ class Told:
 
 
 Run = Callable[[int], list[Told]]
-"""A budget, to what is sent."""
+"""Return the messages to send at a budget."""
 
 
 class Peer(NamedTuple):
-    """A tool, the package it comes in, and how to set it up for one history."""
+    """A tool, its package, and a function that prepares one history."""
 
     name: str
     package: str
@@ -55,24 +55,24 @@ class Peer(NamedTuple):
 
 
 def installed(package: str) -> str:
-    """The version of a package; empty where it is not there."""
+    """Return the version of a package; empty if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
         return ""
 
 
-# What was told, from rows of chat messages
+# Chat messages
 
 
 def chat_rows(history: History) -> list[Row]:
-    """A history as OpenAI's chat messages, each with the keys that the others insist on, and a role they know."""
+    """Convert a history to OpenAI chat messages, with the keys and roles that the other tools require."""
     rows: list[Row] = thresher.emit(history, "openai-chat", body=False)
     return [{"content": None} | row | ({} if row["role"] in ROLES else {"role": "user"}) for row in rows]
 
 
 def told_chat(row: Row, scale: TokenWeights | None) -> Told:
-    """One chat message; without a scale it is not weighed."""
+    """Convert one chat message; without token weights it is not counted."""
     role = str(row.get("role"))
     calls = [str(call.get("id", "")) for call in row.get("tool_calls") or ()]
     calls += [""] if row.get("function_call") else []
@@ -82,7 +82,7 @@ def told_chat(row: Row, scale: TokenWeights | None) -> Told:
 
 
 def content_text(content: Any) -> str:
-    """The words of a chat message's content."""
+    """Return the text of a chat message's content."""
     if isinstance(content, str):
         return content
     pieces = content if isinstance(content, list) else []
@@ -100,7 +100,7 @@ def _langchain_messages(rows: Sequence[Row]) -> list[Any]:
 
 
 class _LangChain:
-    """Chat rows, what each weighs, and the way back from LangChain's messages."""
+    """Chat rows with their token counts, and the conversion from LangChain's messages."""
 
     def __init__(self, history: History, scale: TokenWeights) -> None:
         self.rows = chat_rows(history)
@@ -178,13 +178,13 @@ def _context_filter(history: History, scale: TokenWeights) -> Run:
 
 
 def _told_message(message: Message, scale: TokenWeights) -> Told:
-    """One of Gemini's contents, in which ids are optional: the reader has paired calls and results."""
+    """Convert one Gemini content. Ids are optional there: the parser has paired calls and results."""
     calls, results = (call.id for call in message.calls), (result.call_id for result in message.results)
     return Told(message.role, message.text, tuple(calls), tuple(results), scale.message(message))
 
 
 def _without_media(row: Row) -> Row:
-    """A content without its media and signatures: the filter looks at none, and some recordings hold broken ones."""
+    """Remove media and signatures: the filter ignores them, and some recordings contain invalid ones."""
     parts = [
         {key: part[key] for key in ("text", "functionCall", "functionResponse") if key in part} for part in row["parts"]
     ]
@@ -198,14 +198,14 @@ def _without_media(row: Row) -> Row:
 
 
 class _Tokenizer:
-    """Thresher's weights for messages that are known by id; texts that the framework wrote are counted."""
+    """Thresher's token counts for messages known by id; text of the framework is counted."""
 
     def __init__(self, told: Sequence[Told], scale: TokenWeights) -> None:
         self._told = told
         self._scale = scale
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a message, given as the framework writes it down."""
+        """Count the tokens of a message in the framework's serialized form."""
         value = json.loads(text)
         name = str(value["message_id"])
         if name.isdigit():
@@ -311,7 +311,7 @@ PEERS = (
 
 
 def available() -> tuple[list[Peer], list[str]]:
-    """The tools that are installed, and the packages that are not; their logs are turned off."""
+    """Return the installed tools and the missing packages. Silence the tools' logs."""
     missing = sorted({peer.package for peer in PEERS if not installed(peer.package)})
     for name in ("agent_framework", "LiteLLM", "google_adk"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

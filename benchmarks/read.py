@@ -1,13 +1,13 @@
-"""How fast sessions are read, on one core, beside others: `python benchmarks/read.py [--data FOLDER] [--json]`.
+"""Speed of reading sessions, compared with other tools: `python benchmarks/read.py [--data FOLDER] [--json]`.
 
-All readers get the same plain files in the same run, turn by turn, and the best of the rounds counts, in time of
-the processor and not of the clock. Every reader gives all that it read, at once:
-- json.loads: every line decoded into dicts and lists, and nothing made of them;
-- Thresher: `read_all`: messages, tree, branches, sub-agents, problems;
-- claude-code-log (extra `bench`): `load_transcript` gives a flat list of entries, the tree and the calls not looked
-  at; the same with its session tree and its messages, results paired with calls, is what compares with Thresher's.
+All readers get the same uncompressed files in the same run, on one core, in turns. The best round counts, in CPU time.
+Every reader returns everything at once:
+- json.loads: every line decoded into dicts and lists, without further processing
+- Thresher: `read_all`: messages, tree, branches, sub-agents, problems
+- claude-code-log (extra `bench`): `load_transcript` returns a flat list of entries without a tree or paired calls; with
+  its session tree and its messages, results paired with calls, it does about the same work as Thresher
 
-Memory is the peak that `read` adds to a fresh process, in which the session stays alive.
+Memory is the peak that `read` adds to a new process while the session is in use.
 """
 
 import argparse
@@ -54,7 +54,7 @@ Reader = Callable[[Path], object]
 
 
 class Speed(NamedTuple):
-    """A reader's best round over some files."""
+    """Best round of a reader over some files."""
 
     files: str
     reader: str
@@ -63,21 +63,21 @@ class Speed(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Megabytes a second."""
+        """Megabytes per second."""
         return self.megabytes / self.seconds
 
 
 class Memory(NamedTuple):
-    """What one file takes while it is read, and after."""
+    """Memory for one file, during and after reading."""
 
     file: str
     megabytes: float
     peak: float
-    """In megabytes, above what the process had before."""
+    """Megabytes in addition to the process before."""
 
     @property
     def multiple(self) -> float:
-        """The peak in sizes of the file."""
+        """Peak as a multiple of the file size."""
         return self.peak / self.megabytes
 
 
@@ -85,7 +85,7 @@ class Memory(NamedTuple):
 
 
 def plain_rows(path: Path) -> object:
-    """What Python alone does with a file of rows, torn ones left out, or with a document."""
+    """Decode a file of JSON rows without incomplete ones, or a JSON document."""
     with path.open("rb") as file:
         if path.suffix != ".jsonl":
             return json.loads(file.read())
@@ -99,7 +99,7 @@ def plain_rows(path: Path) -> object:
 
 
 def peers() -> dict[str, Reader]:
-    """The other reader of Claude Code's files, if it is installed: its entries, and its messages."""
+    """Return the other reader of Claude Code's files if it is installed: its entries, and its messages."""
     try:
         converter, renderer = import_module("claude_code_log.converter"), import_module("claude_code_log.renderer")
     except ImportError:
@@ -118,7 +118,7 @@ def peers() -> dict[str, Reader]:
 
 
 def race(what: str, files: Sequence[Path], readers: dict[str, Reader], rounds: int) -> list[Speed]:
-    """Every reader over all the files, in turn, round after round."""
+    """Run every reader over all files, in turns and in several rounds."""
     best = dict.fromkeys(readers, float("inf"))
     for _ in range(rounds):
         for name, read in readers.items():
@@ -130,7 +130,7 @@ def race(what: str, files: Sequence[Path], readers: dict[str, Reader], rounds: i
 
 
 def megabytes(files: Sequence[Path]) -> float:
-    """Their size together."""
+    """Total size of the files."""
     return sum(path.stat().st_size for path in files) / MEGABYTE
 
 
@@ -138,7 +138,7 @@ def megabytes(files: Sequence[Path]) -> float:
 
 
 def unpacked(folder: Path, target: Path) -> list[Path]:
-    """Every session of a folder as a plain file."""
+    """Return every session of a folder as an uncompressed file."""
     target.mkdir(parents=True)
     files: list[Path] = []
     for path in sorted(folder.iterdir()):
@@ -150,7 +150,7 @@ def unpacked(folder: Path, target: Path) -> list[Path]:
 
 
 def made(target: Path) -> list[Path]:
-    """Sessions of the samples, again and again, where there are no others."""
+    """Write copies of the sample sessions, if there are no others."""
     target.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as home:
         samples = [path for path in write_samples(Path(home)) if path.parent.parent.name == "projects"]
@@ -164,7 +164,7 @@ def made(target: Path) -> list[Path]:
 
 
 def joined(files: Sequence[Path], target: Path) -> Path:
-    """One large file: the rows of several sessions one after another."""
+    """Write one large file with the rows of several sessions."""
     with target.open("wb") as file:
         for path in files:
             file.write(path.read_bytes().rstrip(b"\n") + b"\n")
@@ -192,31 +192,31 @@ before = kilobytes("VmRSS:")
 session = thresher.read(sys.argv[1])
 print(kilobytes("VmHWM:") - before)
 """
-"""Linux lets a child inherit its parent's `ru_maxrss`, so the peak is asked of the system where it tells."""
+"""On Linux a child inherits the parent's `ru_maxrss`, so the peak comes from the kernel where possible."""
 
 
 def memory(path: Path) -> Memory:
-    """Read one file in a process of its own."""
-    told = subprocess.run([sys.executable, "-c", _CHILD, str(path)], check=True, capture_output=True, text=True)
-    return Memory(path.name, megabytes([path]), int(told.stdout) * 1024 / MEGABYTE)
+    """Read one file in a new process."""
+    child = subprocess.run([sys.executable, "-c", _CHILD, str(path)], check=True, capture_output=True, text=True)
+    return Memory(path.name, megabytes([path]), int(child.stdout) * 1024 / MEGABYTE)
 
 
-# What is said
+# The report
 
 
 class Report(NamedTuple):
-    """All that was measured."""
+    """All measurements."""
 
     speeds: list[Speed]
     memories: list[Memory]
     peer: str
 
     def rate(self, files: str, reader: str) -> float | None:
-        """Megabytes a second, where it was measured."""
+        """Megabytes per second, if measured."""
         return next((s.rate for s in self.speeds if (s.files, s.reader) == (files, reader)), None)
 
     def musts(self) -> Iterator[tuple[str, float | None, bool]]:
-        """What must hold, the figure, and whether it does."""
+        """Yield each requirement with its figure and the result."""
         own, plain = self.rate("claude_code", "thresher") or 0, self.rate("claude_code", "json.loads") or 1
         yield "at least 1.0 × json.loads", own / plain, own >= plain
         for name in (PEER_MESSAGES, PEER_ENTRIES):
@@ -227,7 +227,7 @@ class Report(NamedTuple):
 
 
 def show(report: Report) -> None:
-    """As tables."""
+    """Format the report as tables."""
     print(f"{'files':<14}{'reader':<28}{'MB':>8}{'MB/s':>9}{'× json.loads':>14}")
     for speed in report.speeds:
         ratio = speed.rate / (report.rate(speed.files, "json.loads") or 1)
@@ -239,21 +239,21 @@ def show(report: Report) -> None:
     for one in (*report.memories, Memory("together", sizes, peaks)):
         print(f"{one.file[:38]:<40}{one.megabytes:8.1f}{one.peak:9.1f}{one.multiple:9.2f}")
     print()
-    for must, figure, held in report.musts():
-        answer = "not measured" if figure is None else f"{'yes' if held else 'no'} ({figure:.2f})"
+    for must, figure, holds in report.musts():
+        answer = "not measured" if figure is None else f"{'yes' if holds else 'no'} ({figure:.2f})"
         print(f"{must}: {answer}")
 
 
 def as_json(report: Report) -> str:
-    """For other programs."""
+    """Return the report as JSON."""
     speeds = [{**one._asdict(), "rate": one.rate} for one in report.speeds]
     memories = [{**one._asdict(), "multiple": one.multiple} for one in report.memories]
-    musts = [{"must": must, "figure": figure, "held": held} for must, figure, held in report.musts()]
+    musts = [{"must": must, "figure": figure, "held": holds} for must, figure, holds in report.musts()]
     return json.dumps({"speeds": speeds, "memory": memories, "peer": report.peer, "musts": musts}, indent=2)
 
 
 def measure(data: Path, rounds: int, scratch: Path) -> Report:
-    """Memory first, while this process is small."""
+    """Measure memory first, while this process is small."""
     files = unpacked(data, scratch / "claude_code") if data.is_dir() else made(scratch / "claude_code")
     files.sort(key=lambda path: -path.stat().st_size)
     large = joined(files, scratch / "joined.jsonl")
@@ -264,14 +264,14 @@ def measure(data: Path, rounds: int, scratch: Path) -> Report:
     for kind in OTHERS:
         if (data.parent / kind).is_dir():
             speeds += race(kind, unpacked(data.parent / kind, scratch / kind), readers, rounds)
-    said = f"version {version('claude-code-log')}, on the same files" if others else "not installed, left out"
-    return Report(speeds, memories, said)
+    peer_version = f"version {version('claude-code-log')}, same files" if others else "not installed"
+    return Report(speeds, memories, peer_version)
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the arguments, measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder of Claude Code's files, packed or not")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of Claude Code's files, compressed or not")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
-"""The tables of `benchmarks/replay.py`, as Markdown; and our own policy beside others that send as much as it does.
+"""Format the tables of `benchmarks/replay.py` as Markdown, and compare `auto` with others at equal tokens.
 
-Ours is taken where it serves 95 %, or where it serves most. What another serves with the same tokens is read off its
-curve: straight lines between its budgets, and from the largest of them to the full history. Below its smallest budget
-it is taken to serve as much as there, which flatters it.
+`auto` is taken at the point where it serves 95 %, or where it serves most. The served share of another policy at the
+same tokens is interpolated between its budgets, and from the largest one to the full history. Below its smallest budget
+it counts as constant, which favors that policy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,61 +40,62 @@ from thresher.replay.simulate import ReplayTotals
 from thresher.replay.sweep_results import SweepResults
 
 OURS = "auto"
-BESIDE = ("random", "recency", WINDOW_BASELINE, ORACLE_BASELINE)
-"""What ours is compared with at equal tokens."""
+COMPARED = ("random", "recency", WINDOW_BASELINE, ORACLE_BASELINE)
+"""The policies that `auto` is compared with at equal tokens."""
 
 
-# At equal tokens
+# Comparison at equal tokens
 
 
 class Point(NamedTuple):
-    """A place on a curve."""
+    """A point on a curve."""
 
     tokens: float
     served: float
 
 
-class Beside(NamedTuple):
-    """A policy beside ours: what it serves with the same tokens, and by how much ours serves more."""
+class Comparison(NamedTuple):
+    """Another policy: its served share at the same tokens, and how much more `auto` serves."""
 
     served: float
     more: IntervalEstimate
 
 
-class Equal(NamedTuple):
-    """Ours where it serves enough, and the others there."""
+class EqualTokens(NamedTuple):
+    """The point of `auto` and the others at the same tokens."""
 
     ours: Point
     reached: bool
-    others: dict[str, Beside]
+    others: dict[str, Comparison]
 
 
 class Curves:
-    """Policies over the sessions that all of them could take, which may be drawn anew."""
+    """The curves of policies over the sessions that all of them could take, for bootstrap draws."""
 
-    def __init__(self, tallies: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
-        """The full history ends every curve but ours: with such a budget nobody drops anything."""
+    def __init__(self, totals_by_setting: TotalsBySetting, sessions: Sequence[str], names: Sequence[str]) -> None:
+        """The full history ends every curve but that of `auto`: such a budget drops nothing."""
         asked = {
-            name: [by for setting, by in tallies.items() if setting.name == name] for name in (*names, FULL_HISTORY)
+            name: [by for setting, by in totals_by_setting.items() if setting.name == name]
+            for name in (*names, FULL_HISTORY)
         }
         self.sessions = [key for key in sessions if all(key in by for of in asked.values() for by in of)]
         rows = {name: [[by[key] for key in self.sessions] for by in of] for name, of in asked.items()}
         self._rows = {name: of + (rows[FULL_HISTORY] if name != OURS else []) for name, of in rows.items()}
 
     def points(self, name: str, weights: Sequence[int]) -> list[Point]:
-        """A policy's curve, in the order of tokens, each session counted so often."""
+        """Return the points of a policy in the order of tokens, with sessions weighted as drawn."""
         found = []
         for row in self._rows[name]:
             both = [(one, weight) for one, weight in zip(row, weights, strict=True) if weight]
             calls = sum(weight * one.calls for one, weight in both)
             sent = sum(weight * one.tokens for one, weight in both)
-            bearing = sum(weight * one.bearing for one, weight in both)
+            calls_with_references = sum(weight * one.calls_with_references for one, weight in both)
             served = sum(weight * one.served for one, weight in both)
-            found.append(Point(sent / calls, served / bearing if bearing else 1.0))
+            found.append(Point(sent / calls, served / calls_with_references if calls_with_references else 1.0))
         return sorted(found)
 
-    def equal(self, others: Sequence[str]) -> Equal | None:
-        """Ours against others where it serves enough; drawn anew, too."""
+    def equal(self, others: Sequence[str]) -> EqualTokens | None:
+        """Compare `auto` with others at its target point, and in each draw."""
         if not self.sessions:
             return None
         once = [1] * len(self.sessions)
@@ -104,18 +105,22 @@ class Curves:
         found = {}
         for name in others:
             interval = compute_interval([ours.served - there[name] for ours, _, there in drawn])
-            found[name] = Beside(beside[name], IntervalEstimate(point.served - beside[name], interval))
-        return Equal(point, reached, found)
+            found[name] = Comparison(beside[name], IntervalEstimate(point.served - beside[name], interval))
+        return EqualTokens(point, reached, found)
 
     def _at(self, others: Sequence[str], weights: Sequence[int]) -> tuple[Point, bool, dict[str, float]]:
         own = self.points(OURS, weights)
-        found = reach(own)
+        found = find_target(own)
         point = found or max(own, key=lambda one: one.served)
-        return point, found is not None, {name: height(self.points(name, weights), point.tokens) for name in others}
+        return (
+            point,
+            found is not None,
+            {name: interpolate(self.points(name, weights), point.tokens) for name in others},
+        )
 
 
-def reach(points: Sequence[Point]) -> Point | None:
-    """Where a curve first serves enough, as `thresher.replay.scores` reads it."""
+def find_target(points: Sequence[Point]) -> Point | None:
+    """Return where a curve first serves enough, as `thresher.replay.scores` does."""
     found = find_crossing([point.served for point in points])
     if found is None or found.before == found.after:
         return None if found is None else points[found.before]
@@ -123,8 +128,8 @@ def reach(points: Sequence[Point]) -> Point | None:
     return Point(one.tokens + found.share * (other.tokens - one.tokens), TARGET_SERVED_SHARE)
 
 
-def height(points: Sequence[Point], place: float) -> float:
-    """What a curve serves at so many tokens; beyond its ends what it serves there."""
+def interpolate(points: Sequence[Point], place: float) -> float:
+    """Interpolate a curve; beyond its ends it is constant."""
     if place <= points[0].tokens:
         return points[0].served
     for one, other in pairwise(points):
@@ -134,11 +139,11 @@ def height(points: Sequence[Point], place: float) -> float:
     return points[-1].served
 
 
-# What is said
+# Tables
 
 
 class Tables(NamedTuple):
-    """All that tables are made of."""
+    """The data of all tables."""
 
     report: ReplayReport
     at: int
@@ -146,17 +151,17 @@ class Tables(NamedTuple):
 
     @property
     def results(self) -> SweepResults:
-        """What was measured; chance is one."""
+        """The measurements, with the seeds of `random` merged."""
         return self.report.results
 
     @property
-    def tallies(self) -> TotalsBySetting:
-        """The same, by way and budget."""
-        return self.results.tallies
+    def totals_by_setting(self) -> TotalsBySetting:
+        """The totals by strategy and budget."""
+        return self.results.totals_by_setting
 
 
 def markdown(of: Tables) -> Iterator[str]:
-    """The whole, line by line."""
+    """Yield all lines."""
     report = of.report
     whole = report.overall
     yield (
@@ -174,23 +179,28 @@ def markdown(of: Tables) -> Iterator[str]:
         yield from _group_table(title, one, _quoted(of, keys), of.at)
     yield from _project_table(of)
     yield from _control_table(of)
-    yield from ("", *(f"{note[:1].upper()}{note[1:]}." for note in replay_notes(report)))
+    yield from ("", *replay_notes(report))
 
 
-def quotes_only(tallies: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
-    """As if only lines and long runs of words had been used."""
+def count_quotes_only(totals_by_setting: TotalsBySetting) -> dict[StrategySetting, dict[str, ReplayTotals]]:
+    """Return totals that count only lines and long phrases as references."""
     return {
-        setting: {key: structs.replace(one, bearing=one.quoting, served=one.quoted) for key, one in by.items()}
-        for setting, by in tallies.items()
+        setting: {
+            key: structs.replace(one, calls_with_references=one.calls_with_quotes, served=one.calls_with_all_quotes)
+            for key, one in by.items()
+        }
+        for setting, by in totals_by_setting.items()
     }
 
 
 def _quoted(of: Tables, sessions: Sequence[str]) -> dict[str, IntervalEstimate]:
-    found = score_group("", quotes_only(of.tallies), sessions)
+    found = score_group("", count_quotes_only(of.totals_by_setting), sessions)
     return {line.curve.name: line.curve.t95 for line in found.results}
 
 
-def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEstimate], at: int) -> Iterator[str]:
+def _group_table(
+    title: str, one: SessionGroup, calls_with_all_quotes: Mapping[str, IntervalEstimate], at: int
+) -> Iterator[str]:
     yield from ("", f"### {title}", "")
     heads = (
         "T95",
@@ -212,7 +222,7 @@ def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEst
             ""
             if gap is None or gap.value is None
             else format_estimate(gap, lambda value: format_rounded_percent(value, 0)),
-            format_estimate(structs.replace(quoted[curve.name], interval=None), format_thousands),
+            format_estimate(structs.replace(calls_with_all_quotes[curve.name], interval=None), format_thousands),
             *(() if score is None else (format_thousands(score.tokens_per_turn), format_rounded_percent(score.served))),
             *(() if score is None else (_number(score.cost_with_refetch),)),
         )
@@ -222,7 +232,7 @@ def _group_table(title: str, one: SessionGroup, quoted: Mapping[str, IntervalEst
 def _project_table(of: Tables) -> Iterator[str]:
     names = (OURS, WINDOW_BASELINE)
     large = {project: keys for project, keys in of.projects.items() if len(keys) >= MIN_INTERVAL_SESSIONS}
-    if not large or not {*names} <= {setting.name for setting in of.tallies}:
+    if not large or not {*names} <= {setting.name for setting in of.totals_by_setting}:
         return
     yield from ("", f"### `{OURS}` against `{WINDOW_BASELINE}`, project by project", "")
     heads = (
@@ -238,18 +248,20 @@ def _project_table(of: Tables) -> Iterator[str]:
     )
     yield from _head("project", heads)
     for project, keys in sorted(large.items(), key=lambda item: -len(item[1])):
-        equal = Curves(of.tallies, keys, names).equal((WINDOW_BASELINE,))
+        equal = Curves(of.totals_by_setting, keys, names).equal((WINDOW_BASELINE,))
         if equal is not None:
-            scores = ScoreCalculator(of.tallies, keys)
+            scores = ScoreCalculator(of.totals_by_setting, keys)
             t95 = (format_estimate(scores.curve(name).t95, format_thousands) for name in names)
             calls = sum(of.results.sessions[key].calls for key in keys)
             yield _row(project, f"{len(keys)}", f"{calls:,}", *t95, *_equal_cells(equal, WINDOW_BASELINE))
 
 
 def _control_table(of: Tables) -> Iterator[str]:
-    there = {setting.name for setting in of.tallies}
-    names = [name for name in BESIDE if name in there]
-    equal = Curves(of.tallies, list(of.results.sessions), (OURS, *names)).equal(names) if OURS in there else None
+    there = {setting.name for setting in of.totals_by_setting}
+    names = [name for name in COMPARED if name in there]
+    equal = (
+        Curves(of.totals_by_setting, list(of.results.sessions), (OURS, *names)).equal(names) if OURS in there else None
+    )
     if equal is None:
         return
     yield from ("", f"### Controls with the tokens of `{OURS}`", "")
@@ -258,8 +270,8 @@ def _control_table(of: Tables) -> Iterator[str]:
         yield _row(f"`{name}`", *_equal_cells(equal, name))
 
 
-def _equal_cells(equal: Equal, name: str) -> tuple[str, ...]:
-    """Tokens, what ours serves, what the other does, the difference, and what that means."""
+def _equal_cells(equal: EqualTokens, name: str) -> tuple[str, ...]:
+    """Return the cells: tokens, served by `auto`, served by the other, difference, and its meaning."""
     served, more = equal.others[name]
     low, high = more.interval or (None, None)
     verdict = "**worse**" if high is not None and high < 0 else "better" if low is not None and low > 0 else "equal"

@@ -1,15 +1,17 @@
-"""How well and how fast past sessions are found, beside other tools in the same run.
+"""Measure search quality and speed, next to other tools in the same run.
 
-    python benchmarks/search.py quality [PEER …]       306 commits, each sought by its subject: which session made it?
-    python benchmarks/search.py tune                   the ranking's numbers, chosen on some and judged on other commits
-    python benchmarks/search.py speed [PEER …]         build, second sync, queries, sizes, on a made-up corpus
+python benchmarks/search.py quality [PEER …]   306 commits, each as a query by its subject: rank of the maker
 
-`speed` writes its corpus (`--messages`, default 100,000; a million are 2.7 GB of files) to a temporary folder, or takes
-the one in `--corpus` that `search_corpus.py` wrote.
+python benchmarks/search.py tune               ranking weights, selected and validated on separate commits
 
-`quality` reads the shared recordings. Its `hard` commits are those whose subject stands word for word in no session.
-The baseline is SQLite's FTS5 with stemming: any of the words but stop words, one row a text, a session its best
-three. The other tools (`search_peers.py`) get an environment and a home of their own; none is asked unless named.
+python benchmarks/search.py speed [PEER …]     build, second sync, queries and sizes on a synthetic corpus
+
+`speed` writes its corpus (`--messages`, default 100,000; a million are 2.7 GB of files) to a temporary folder, or
+uses the one in `--corpus` that `search_corpus.py` wrote. `quality` reads the shared recordings. Its `hard` commits
+are those whose exact subject is in no session.
+
+The baseline is SQLite's FTS5 with stemming: any of the words except stop words, one row per text, and the best three
+texts per session. The other tools (`search_peers.py`) run in a separate environment and home, only if named.
 """
 
 import argparse
@@ -50,7 +52,7 @@ GRID: dict[str, tuple[Any, ...]] = {
     "earlier_session": (0.0, 0.3, 0.6, 0.9),
     "min_edits": (0, 2),
 }
-"""What is tried of the ranking's numbers."""
+"""Values of the ranking weights to try."""
 
 
 def commits() -> list[Row]:
@@ -92,7 +94,7 @@ def remembered(home: Path, weights: RankingWeights = RANKING) -> Ask:
 
 
 def baseline() -> Ask:
-    """FTS5 as plainly as it can be used well."""
+    """A straightforward FTS5 index."""
     rows = sqlite3.connect(":memory:")
     rows.execute("CREATE VIRTUAL TABLE said USING fts5(text, file UNINDEXED, tokenize = 'porter unicode61')")
     for path in sorted((DATA / "claude_code").iterdir()):
@@ -141,14 +143,14 @@ def quality(names: Sequence[str]) -> None:
 
 
 class Trial(NamedTuple):
-    """One setting of the ranking, and how it did on every commit."""
+    """One setting of the weights, with its result on every commit."""
 
     setting: dict[str, Any]
     answers: list[Answered]
 
 
 class Kept(query_compiler.CompiledQuery):
-    """A question whose answers are kept, so that many ways to rank them cost one search."""
+    """A query with cached results, so that many weights share one search."""
 
     def __init__(self, words: str, memory: Memory, without: set[int]) -> None:
         index = memory.store.open_index()
@@ -207,7 +209,7 @@ def ranks(questions: Sequence[Kept], facts: Mapping[int, ArchivedSession], store
 
 
 def tune() -> None:
-    """Settings are chosen by MRR on all commits but one fold's, and judged on that fold."""
+    """Select settings by MRR on all folds but one, and validate them on that fold."""
     queries = commits()
     with tempfile.TemporaryDirectory() as folder:
         memory = Memory(home=folder, sources=[DATA / "claude_code"], discover=False)
@@ -227,7 +229,7 @@ def tune() -> None:
 
 
 def session_folds(queries: Sequence[Row]) -> list[str]:
-    """Commits of one session are in one fold."""
+    """Assign the commits of one session to one fold."""
     leader: dict[str, str] = {}
 
     def find(file: str) -> str:
@@ -244,7 +246,7 @@ def session_folds(queries: Sequence[Row]) -> list[str]:
 
 
 def questions(projects: Path, number: int) -> Iterator[str]:
-    """What people might ask of a corpus: some words in a row out of prompts and answers."""
+    """Yield queries: consecutive words from prompts and answers of a corpus."""
     taken = 0
     for path in sorted(projects.rglob("*.jsonl")):
         for line in path.read_text().splitlines()[:1]:

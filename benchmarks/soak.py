@@ -1,10 +1,10 @@
-"""A window through long, rough service: `python benchmarks/soak.py [--conversations 10000] [--seed 1] [--minutes M]`.
+"""Soak test of a window: `python benchmarks/soak.py [--conversations 10000] [--seed 1] [--minutes M]`.
 
-Random conversations in all four dialects, each an agent's loop that goes on, repeats a request, goes back, forks,
-edits its past, forgets its beginning, changes its system text, loses rows, hands its history back, and starts anew;
-processes that die between two writes or in the midst of one; two processes at once on one ledger and one store.
-Every request is judged by the laws of `tests/window/loops.py`. Exit 1 if one is broken, with the number that shows it
-again: `--first N --conversations 1` and the same seed.
+Random conversations in all four dialects. Each one is an agent's loop that continues, repeats a request, rewinds,
+forks, edits its past, removes its oldest messages, changes its system text, loses rows, sends the output back as its
+history, and restarts. Some processes crash between or during two writes, and some share a ledger and a store with
+another process. The laws of `tests/window/loops.py` are checked on every request. The exit code is 1 if one is broken,
+with the number that reproduces it: `--first N --conversations 1` and the same seed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / where) for where in (".", "window")]
 
-import loops  # noqa: E402 - the tests' own
+import loops  # noqa: E402 - modules of the tests
 from loops import COLD, DIALECTS, IDLE, MOVES, WARM, Beat, Talk, Watched, some_beats, some_text  # noqa: E402
 
 from thresher.budget import PRESETS  # noqa: E402
@@ -33,11 +33,11 @@ from thresher.store import InMemoryContentStore, SqliteContentStore  # noqa: E40
 from thresher.window import Ledger, Thresholds, Window  # noqa: E402
 
 DIED = 9
-"""What a process ends with that was made to die."""
+"""Exit code of a process that the test crashes."""
 
 
 class Outcome(NamedTuple):
-    """What became of one conversation."""
+    """Result of one conversation."""
 
     number: int
     kind: str
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 
 def settings(random: Random) -> dict[str, Any]:
-    """A window that plans often."""
+    """Return a window that replans often."""
     pace = Thresholds(
         keep_calls=random.randrange(1, 4),
         min_saving=random.choice((10, 200)),
@@ -67,7 +67,7 @@ def settings(random: Random) -> dict[str, Any]:
 
 
 def some_talk(random: Random) -> Talk:
-    """A conversation that has not begun."""
+    """Return an empty conversation."""
     dialect = random.choice(DIALECTS)
     named = dialect not in ("gemini", "openai-chat") or random.random() < 0.7
     system = random.choice(("", "You are careful."))
@@ -75,12 +75,12 @@ def some_talk(random: Random) -> Talk:
 
 
 def gap(random: Random) -> float:
-    """Seconds to the next call; now and then the cache grows cold."""
+    """Return the seconds until the next call; sometimes the cache expires."""
     return COLD if random.random() < 0.08 else random.uniform(1, WARM)
 
 
 def loop(random: Random, folder: Path) -> Counter[str]:
-    """A loop that takes all kinds of turns on one window, which now and then starts anew from its ledger."""
+    """Run a loop with all kinds of moves on one window, which sometimes restarts from its ledger."""
     talk = some_talk(random)
     forks: list[Talk] = []
     in_file = random.random() < 0.2
@@ -109,7 +109,7 @@ def loop(random: Random, folder: Path) -> Counter[str]:
 
 
 def _turned(talk: Talk, forks: list[Talk], watched: Watched, random: Random, folder: Path) -> str:
-    """Take another turn; says which."""
+    """Make a random move and return its name."""
     name = random.choice((*MOVES, "retry", "fork", "restart"))
     if name == "retry" and talk.awaits:
         watched.call(talk.request(), gap(random))
@@ -124,7 +124,7 @@ def _turned(talk: Talk, forks: list[Talk], watched: Watched, random: Random, fol
     return name
 
 
-# --- processes that die ----------------------------------------------------------------------------------------
+# --- crashing processes ----------------------------------------------------------------------------------------
 
 
 class Dying:
@@ -135,7 +135,7 @@ class Dying:
         self.before = before
 
     def around(self, write: Callable[..., Any]) -> Callable[..., Any]:
-        """The same write, perhaps the last one."""
+        """Write, and perhaps crash."""
 
         def wrapped(*given: Any) -> Any:
             self.left -= 1
@@ -150,7 +150,7 @@ class Dying:
 
 
 def crash(random: Random, folder: Path) -> Counter[str]:
-    """A process dies between two writes, or in the midst of one, and another goes on with its files."""
+    """Crash a process between or during two writes, and resume from its files in another one."""
     talk, options = some_talk(random), settings(random)
     beats = some_beats(random, random.randrange(4, 20))
     dying = Dying(random.randrange(1, 12), before=random.random() < 0.5)
@@ -187,22 +187,24 @@ def _until_it_dies(talk: Talk, beats: list[Beat], options: dict[str, Any], dying
         os._exit(0)
 
 
-# --- two at once -----------------------------------------------------------------------------------------------
+# --- two processes at once -------------------------------------------------------------------------------------
 
 
 def pair(random: Random, folder: Path) -> Counter[str]:
-    """Two processes run the same loop on one ledger and one store; what they leave says one thing."""
+    """Run the same loop in two processes on one ledger and one store, and compare their output."""
     talk, options = some_talk(random), settings(random)
     beats = some_beats(random, random.randrange(4, 16))
     seeds = [random.random(), random.random()]
-    children = [os.fork() or _beside(talk, beats, options, Random(seed), folder / str(seed)) for seed in seeds]
+    children = [
+        os.fork() or _run_concurrently(talk, beats, options, Random(seed), folder / str(seed)) for seed in seeds
+    ]
     for child in children:
         os.waitpid(child, 0)
     done: Counter[str] = Counter()
     for seed in seeds:
-        told = json.loads((folder / f"{seed}.told").read_text())
-        loops.hold("two at once", not told["fault"], told["fault"])
-        done.update(told["counts"])
+        result = json.loads((folder / f"{seed}.result").read_text())
+        loops.hold("two at once", not result["fault"], result["fault"])
+        done.update(result["counts"])
     for beat in beats:
         talk.add(beat)
     store = SqliteContentStore(folder / "store")
@@ -213,12 +215,13 @@ def pair(random: Random, folder: Path) -> Counter[str]:
     return done
 
 
-def _beside(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Random, told: Path) -> int:
-    """The loop of one of two processes; says what became of it in a file."""
+def _run_concurrently(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Random, place: Path) -> int:
+    """Run the loop of one of two processes, and write its result to a file."""
     fault, counts = "", Counter({"pair": 1})
     try:
-        store = SqliteContentStore(told.parent / "store")
-        watched = Watched(talk.dialect, ledger=told.parent / "ledger", store=store, reads=False, shared=True, **options)
+        store = SqliteContentStore(place.parent / "store")
+        ledger = place.parent / "ledger"
+        watched = Watched(talk.dialect, ledger=ledger, store=store, reads=False, shared=True, **options)
         for beat in beats:
             talk.add(beat)
             if talk.awaits:
@@ -226,34 +229,34 @@ def _beside(talk: Talk, beats: list[Beat], options: dict[str, Any], random: Rand
                 watched.call(talk.request(), gap(random))
                 counts["calls"] += 1
         counts.update(f"event {event.trigger}" for event in watched.window.events)
-    except BaseException:  # noqa: BLE001 - whatever it is, the other process tells it
+    except BaseException:  # noqa: BLE001 - the other process reports it
         fault = traceback.format_exc(limit=-6)
-    told.with_name(f"{told.name}.told").write_text(json.dumps({"fault": fault, "counts": counts}))
+    place.with_name(f"{place.name}.result").write_text(json.dumps({"fault": fault, "counts": counts}))
     os._exit(0)
 
 
-# --- all of them -----------------------------------------------------------------------------------------------
+# --- all conversations -----------------------------------------------------------------------------------------
 
 KINDS: dict[str, Callable[[Random, Path], Counter[str]]] = {"loop": loop, "crash": crash, "pair": pair}
 
 
 def kind_of(seed: int, number: int) -> str:
-    """Which kind of conversation has this number."""
+    """Return the kind of a conversation by its number."""
     return Random(f"kind {seed} {number}").choices(tuple(KINDS), (90, 6, 4))[0]
 
 
 def converse(seed: int, number: int) -> Outcome:
-    """One conversation, the same for the same numbers (but for what two processes do at once)."""
+    """Run one conversation; the same numbers give the same one, except for the timing of two processes."""
     random, kind = Random(f"{seed} {number}"), kind_of(seed, number)
     with tempfile.TemporaryDirectory(prefix="thresher-soak-") as folder:
         try:
             return Outcome(number, kind, KINDS[kind](random, Path(folder)))
-        except Exception:  # noqa: BLE001 - each is a finding
+        except Exception:  # noqa: BLE001 - every exception is a finding
             return Outcome(number, kind, Counter(), traceback.format_exc(limit=-6))
 
 
 def outcomes(seed: int, numbers: range, processes: int) -> Iterator[Outcome]:
-    """What became of many conversations, as it becomes known."""
+    """Yield the results of many conversations."""
     if processes == 1:
         yield from (converse(seed, number) for number in numbers)
         return
@@ -266,24 +269,24 @@ def _numbered(both: tuple[int, int]) -> Outcome:
 
 
 def main() -> int:
-    """Let conversations run, and say what became of them."""
+    """Run the conversations and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--conversations", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first conversation")
+    parser.add_argument("--first", type=int, default=0, help="number of the first conversation")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=60.0, help="stop after so many")
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop after this many minutes")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    asked = parser.parse_args()
-    until = monotonic() + asked.minutes * 60
+    options = parser.parse_args()
+    until = monotonic() + options.minutes * 60
     counts: Counter[str] = Counter()
     faults: list[Outcome] = []
-    numbers = range(asked.first, asked.first + asked.conversations)
-    for outcome in outcomes(asked.seed, numbers, asked.processes):
+    numbers = range(options.first, options.first + options.conversations)
+    for outcome in outcomes(options.seed, numbers, options.processes):
         counts.update(outcome.counts)
         counts["conversations"] += 1
         if outcome.fault:
             faults.append(outcome)
-            again = f"--seed {asked.seed} --first {outcome.number} --conversations 1"
+            again = f"--seed {options.seed} --first {outcome.number} --conversations 1"
             print(f"{outcome.kind}: {again}\n{outcome.fault}", file=sys.stderr)
         if monotonic() > until:
             break

@@ -1,10 +1,11 @@
-"""Rough service for the MCP server: many clients at once, clients that die, transcripts that grow while they are read.
+"""Soak test of the MCP server: many clients at once, crashing clients, transcripts that grow while the server reads
+them.
 
     python benchmarks/soak_mcp.py [--calls 1000] [--clients 8]
 
-Over HTTP eight clients ask a thousand questions between them while a session grows; each answer is checked against
-what was written. Over standard input and output, servers are started and left in the middle of a call: each must end by
-itself. What the server holds in memory at the end is compared with what it held after a fifth of as many calls.
+Over HTTP eight clients make a thousand calls while a session grows; each answer is compared with the written text. Over
+stdio, clients disconnect from their servers in the middle of a call: each server must end by itself. The memory of the
+server at the end is compared with its memory after a fifth of the calls.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from chats import line, name
 
 MOST_TURNS = 400
 GROWTH = 1.3
-"""How much larger the server may be at the end."""
+"""Maximum growth of the server's memory."""
 CALL = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": '
     b'"clientInfo": {"name": "soak", "version": "1"}}}\n{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
@@ -64,8 +65,8 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
-class Asking:
-    """What clients asked, and what was wrong with the answers."""
+class ClientLoad:
+    """Calls of the clients, and wrong answers."""
 
     def __init__(self, world: World, port: int, calls: int) -> None:
         self.world, self.left = world, calls
@@ -84,20 +85,20 @@ class Asking:
         session, known = name(number), self.world.grown
         kind = chance.choice(("search", "read", "recall", "context", "grown", "wrong"))
         if kind == "search":
-            told = text_of(await client.call_tool("search_sessions", {"query": f"okapi{number}"}))
-            self.hold(kind, session in told)
+            answer = text_of(await client.call_tool("search_sessions", {"query": f"okapi{number}"}))
+            self.hold(kind, session in answer)
         elif kind == "read":
-            told = text_of(await client.call_tool("read_session", {"session": session, "around": 7, "context": 0}))
-            self.hold(kind, f"okapi{number} and topic7" in told)
+            answer = text_of(await client.call_tool("read_session", {"session": session, "around": 7, "context": 0}))
+            self.hold(kind, f"okapi{number} and topic7" in answer)
         elif kind == "recall":
-            told = text_of(await client.call_tool("recall", {"session": session, "question": "which topic11?"}))
-            self.hold(kind, "topic11" in told)
+            answer = text_of(await client.call_tool("recall", {"session": session, "question": "which topic11?"}))
+            self.hold(kind, "topic11" in answer)
         elif kind == "context":
-            told = text_of(await client.call_tool("get_context", {"session": session, "max_tokens": 4000}))
-            self.hold(kind, f"okapi{number}" in told)
+            answer = text_of(await client.call_tool("get_context", {"session": session, "max_tokens": 4000}))
+            self.hold(kind, f"okapi{number}" in answer)
         elif kind == "grown" and known:
-            told = text_of(await client.call_tool("search_sessions", {"query": f"grown{known - 1}"}))
-            self.hold(kind, name(1) in told)
+            answer = text_of(await client.call_tool("search_sessions", {"query": f"grown{known - 1}"}))
+            self.hold(kind, name(1) in answer)
         else:
             self.hold(kind, (await client.call_tool("read_session", {"session": "nobody"})).is_error)
 
@@ -134,19 +135,19 @@ def many(place: Path, calls: int, clients: int) -> list[str]:
             time.sleep(0.05)
         writer = threading.Thread(target=growing)
         writer.start()
-        asking = Asking(world, port, calls // 5)
-        anyio.run(asking.all, clients)
+        load = ClientLoad(world, port, calls // 5)
+        anyio.run(load.all, clients)
         early = resident(server.pid)
         began = time.perf_counter()
-        asking.left = calls
-        anyio.run(asking.all, clients)
+        load.left = calls
+        anyio.run(load.all, clients)
         taken = time.perf_counter() - began
         stop.set()
         writer.join()
         late = resident(server.pid)
-        print(f"{calls:>9,}  calls of {clients} clients in {taken:.1f} s, {world.grown} turns written meanwhile")
-        print(f"{len(asking.faults):>9,}  wrong answers; memory {early / 1e6:.0f} MB, then {late / 1e6:.0f} MB")
-        return [*asking.faults, *(["the server grew"] if late > GROWTH * early else [])]
+        print(f"{calls:>9,}  calls of {clients} clients in {taken:.1f} s, {world.grown} turns written in that time")
+        print(f"{len(load.faults):>9,}  wrong answers; memory {early / 1e6:.0f} MB, then {late / 1e6:.0f} MB")
+        return [*load.faults, *(["the server grew"] if late > GROWTH * early else [])]
     finally:
         stop.set()
         server.send_signal(signal.SIGTERM)
@@ -154,7 +155,7 @@ def many(place: Path, calls: int, clients: int) -> list[str]:
 
 
 def dying(place: Path, times: int) -> list[str]:
-    """Clients that go away in the middle of a call; their servers must end."""
+    """Disconnect clients in the middle of a call; their servers must end."""
     chance, faults = random.Random(1), []
     for _ in range(times):
         command = [sys.executable, "-m", "thresher.cli", "mcp", "--no-discover", "--source", str(place / "files")]
@@ -174,7 +175,7 @@ def dying(place: Path, times: int) -> list[str]:
             faults.append("a server outlived its client")
             server.kill()
             server.wait()
-    print(f"{times:>9,}  clients died in the middle of a call; {len(faults)} servers stayed")
+    print(f"{times:>9,}  clients disconnected during a call; {len(faults)} servers kept running")
     return faults
 
 
@@ -187,9 +188,9 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=1_000)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--deaths", type=int, default=12)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        faults = many(Path(place), asked.calls, asked.clients) + dying(Path(place), asked.deaths)
+        faults = many(Path(place), options.calls, options.clients) + dying(Path(place), options.deaths)
     print(f"{len(faults):>9,}  faults {sorted(set(faults))}")
     return 1 if faults else 0
 

@@ -1,12 +1,15 @@
-"""Memory in rough service: `python benchmarks/soak_memory.py [--kills 200] [--seed 1] [--only kills disk …]`.
+"""Stress test of memory: `python benchmarks/soak_memory.py [--kills 200] [--seed 1] [--only kills disk …]`.
 
-`kills`: a sync (now and then a forget, or a sync that has to build its index anew) dies at a random moment, while
-files grow, are rewritten, vanish and come back. After each: the file with the truth is whole, a search answers,
-and every session is as it was or as its file says. After some forty of them one sync runs to its end, and what it
-leaves is what a fresh build leaves: sessions, messages, entries in the index, answers.
-`disk`: no room, by a limit on files and by a small file system: a clear sentence, nothing lost, and it goes on.
-`together`: three syncs, two that search in a loop, and files that change. `queries` and `sources`: hostile ones.
-Exit 1 if anything is not as it should be.
+- `kills`: a sync (sometimes a forget, or a sync that rebuilds its index) dies at a random moment, while files grow,
+  are rewritten, vanish and return. After each kill, the archive is intact, a search answers, and every session
+  equals its previous or its current file. After about forty kills, one sync runs to its end, and the result equals a
+  fresh build: sessions, messages, index documents and search results.
+- `disk`: a full disk, by a limit on file size and by a small file system. The error message is clear, nothing is
+  lost, and the next sync continues.
+- `together`: three syncs, two processes that search in a loop, and files that change.
+- `queries` and `sources`: hostile queries and source files.
+
+Exits with 1 if a check fails.
 """
 
 import argparse
@@ -39,7 +42,7 @@ from tantivy import Query as IndexQuery  # noqa: E402
 
 from thresher.errors import OptionError, UnknownFormatError  # noqa: E402
 from thresher.memory import Memory  # noqa: E402
-from thresher.memory.archive.block_codec import encode_messages, flatten_messages  # noqa: E402
+from thresher.memory.archive.block_codec import encode_value, flatten_messages  # noqa: E402
 from thresher.memory.archive.protocol import SessionFilter  # noqa: E402
 from thresher.memory.records import ArchivedSession  # noqa: E402
 from thresher.memory.search import rank  # noqa: E402
@@ -53,11 +56,11 @@ from thresher.store.errors import StoreError  # noqa: E402
 from thresher.transcripts import read_all  # noqa: E402
 
 LIFE = 40
-"""Kills that one memory has to bear."""
+"""Number of kills per memory."""
 PATIENCE = 10.0
-"""Seconds that one query may take."""
+"""Time limit for one query in seconds."""
 LONG = 120.0
-"""Seconds that one sync may take."""
+"""Time limit for one sync in seconds."""
 CHILD = """
 import resource, sys
 from thresher.cli import forget, main, search, sync
@@ -75,8 +78,8 @@ if limit := int(sys.argv.pop(1)):
 print("begun", flush=True)
 main()
 """
-"""The command line; hurried, it makes things last far more often, so that there are more moments to die in; staffed, it
-also has workers."""
+"""The command line. With `hurried`, it commits far more often, to have more moments to die; with `staffed`, it also
+uses workers."""
 SEARCHING = """
 import sys
 from pathlib import Path
@@ -89,13 +92,13 @@ print(number)
 """
 PACES = ("hurried", "hurried", "staffed", "calm")
 LARGE = 4_000_000
-"""Bytes of a file that would be a third of all, so that every moment were the same."""
+"""Maximum size of a file, so that no file dominates the sync."""
 Said = tuple[bytes, ...]
 Name = tuple[str, str]
 
 
 class FaultError(Exception):
-    """Something is not as it should be."""
+    """A check failed."""
 
 
 def hold(what: str, is_so: object, told: object = "") -> None:
@@ -107,11 +110,11 @@ def hold(what: str, is_so: object, told: object = "") -> None:
 
 
 def said(messages: Sequence[Message]) -> Said:
-    return tuple(blake2b(encode_messages([message]), digest_size=8).digest() for message in messages)
+    return tuple(blake2b(encode_value([message]), digest_size=8).digest() for message in messages)
 
 
 def in_file(path: Path) -> dict[Name, Said]:
-    """Every session of a file, as the archive should have it."""
+    """Return every session of a file as the archive should store it."""
     line = list(read_all(path))
     found: dict[Name, Said] = {}
     while line:
@@ -122,7 +125,7 @@ def in_file(path: Path) -> dict[Name, Said]:
 
 
 def current(store: SessionStore) -> list[ArchivedSession]:
-    """Sessions as their files say or last said, without what was set aside when a file changed."""
+    """Return sessions in their current version, without older versions that a file lost."""
     return [row.session for row in store.archive.find_sessions(SessionFilter()) if row.ordinal >= 0]
 
 
@@ -132,7 +135,7 @@ def remembered(home: Path) -> dict[Name, Said]:
 
 
 def ever_said(home: Path) -> dict[str, set[int]]:
-    """All that is kept of each session, whichever version of it holds it."""
+    """Return everything archived of each session, in any version."""
     store = SessionStore(home / MEMORY_FOLDER)
     found: dict[str, set[int]] = {}
     for one in store.find_sessions() if store.exists() else ():
@@ -142,7 +145,7 @@ def ever_said(home: Path) -> dict[str, set[int]]:
 
 
 def check_whole(home: Path) -> None:
-    """The truth is whole, and a search answers, whatever else is lost."""
+    """Check that the archive is intact and a search answers, even if everything else is lost."""
     archive = home / "memory" / "archive.sqlite3"
     if archive.exists():
         with sqlite3.connect(archive) as connection:
@@ -154,7 +157,7 @@ def check_whole(home: Path) -> None:
 
 
 def state_of(home: Path) -> dict[str, Any]:
-    """All that must be the same in two memories of the same files."""
+    """Return everything that must be equal in two memories of the same files."""
     store = SessionStore(home / MEMORY_FOLDER)
     index = store.open_index()
     hold("there is an index", index)
@@ -172,7 +175,7 @@ def state_of(home: Path) -> dict[str, Any]:
 
 
 def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
-    """Who answers, and how often; with scores, how well, where nothing that went is still counted."""
+    """Return the matching sessions with counts, and scores unless deleted documents still affect them."""
     store = SessionStore(home / MEMORY_FOLDER)
     names = {one.key: (one.id, one.file) for one in current(store)}
     found = []
@@ -187,7 +190,7 @@ def answers(home: Path, queries: Sequence[str], *, scores: bool) -> list[Any]:
 
 
 def without_versions(home: Path) -> None:
-    """Let go of what was set aside: a fresh build knows nothing of it."""
+    """Forget older versions, which a fresh build does not have."""
     store = SessionStore(home / MEMORY_FOLDER)
     with store.write_lease():
         rows = store.archive.find_sessions(SessionFilter())
@@ -206,10 +209,10 @@ def check_same(what: str, one: Any, other: Any) -> None:
 
 
 class World:
-    """A folder of sessions that never rests; knows every version that each file had of late."""
+    """A folder of sessions that changes constantly, with the recent versions of each file."""
 
     def __init__(self, place: Path, seed: int, write: Callable[[Path], list[str]]) -> None:
-        """`write` makes the files, and gives words to look for."""
+        """`write` creates the files and returns words to search for."""
         self.random = Random(seed)
         self.folder, self.aside = place / "files", place / "aside"
         self.folder.mkdir(parents=True)
@@ -228,7 +231,7 @@ class World:
         return found
 
     def rest(self) -> None:
-        """From here on, only new versions count."""
+        """Discard previous versions."""
         self.versions, self.changed = {}, set()
 
     def change(self) -> str:
@@ -237,7 +240,7 @@ class World:
             shutil.copy2(self.aside / path.name, path)
             os.utime(path)
             return "back"
-        self._note(path)  # it may be newer than what is remembered
+        self._note(path)  # it may be newer than the archived version
         what = self.random.choices(("grow", "rewind", "reword", "touch"), (6, 2, 2, 1))[0]
         lines = path.read_bytes().splitlines(keepends=True)
         if what == "grow":
@@ -260,7 +263,7 @@ class World:
 
     def _turns(self, session: str) -> bytes:
         first = self.random.randrange(1_000_000)
-        words = [f"topic{self.random.randrange(2_000)}" for _ in range(90)]  # equal texts would have no order
+        words = [f"topic{self.random.randrange(2_000)}" for _ in range(90)]  # equal texts would have no defined order
         both = ("user", "assistant")
         rows = [
             line(session, first + n, both[n % 2], " ".join(words[n:])) for n in range(2 * self.random.randrange(1, 40))
@@ -273,7 +276,7 @@ class World:
         new.replace(path)
 
     def remove(self, kept: dict[Name, Said]) -> str:
-        """Delete a file whose last version is remembered."""
+        """Delete a file whose last version is archived."""
         path = self.random.choice(self.files)
         if (
             not path.exists()
@@ -287,7 +290,7 @@ class World:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """With the files that went; then they are gone again."""
+        """Restore the deleted files, then delete them again."""
         absent = [path for path in self.files if not path.exists()]
         for path in absent:
             shutil.copy2(self.aside / path.name, path)
@@ -309,7 +312,7 @@ def corpus(folder: Path, messages: int, seed: int) -> list[str]:
 
 
 def started(home: Path, *arguments: str | Path, pace: str = "hurried", limit: int = 0) -> "subprocess.Popen[str]":
-    """The command line as a process that has loaded all it needs."""
+    """Return the command line as a preloaded process."""
 
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD, pace, str(limit), *map(str, arguments)],
@@ -326,7 +329,7 @@ def started(home: Path, *arguments: str | Path, pace: str = "hurried", limit: in
 
 
 def ended(process: "subprocess.Popen[str]", seconds: float = LONG) -> tuple[int, str, str]:
-    """How a process ends: its code and what it said; never with a traceback, and in time."""
+    """Return the exit code and output of a process, which must end in time and without a traceback."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -351,7 +354,7 @@ def synced(home: Path, world: World) -> None:
 
 
 class Life:
-    """A memory and what is done to it."""
+    """A memory under test."""
 
     def __init__(self, home: Path, world: World, expected: dict[str, float]) -> None:
         self.home, self.world, self.random = home, world, world.random
@@ -360,7 +363,7 @@ class Life:
         self.forgotten: set[str] = set()
 
     def kill(self) -> None:
-        """One process that dies, and what is left of it."""
+        """Kill one process, and check what remains."""
         self.world.rest()
         before, words = remembered(self.home), ever_said(self.home)
         for _ in range(self.random.randrange(8)):
@@ -375,7 +378,7 @@ class Life:
                 self.counts[f"file, meanwhile: {self._change(before)}"] += 1
         if process.poll() is None:
             process.kill()
-            ended(process)  # its workers, too, or this would go on
+            ended(process)  # kill its workers too, or they would continue
             self.counts[f"killed: {kind}"] += 1
             self.expected[kind] *= 1.04
         else:
@@ -423,7 +426,7 @@ class Life:
             hold("as it was, or as its file says", is_known or now[name] == there, (name, len(its), len(now[name])))
 
     def end(self, place: Path) -> None:
-        """One whole sync, and it is as if nothing had happened."""
+        """Run one complete sync and compare with a fresh build."""
         synced(self.home, self.world)
         fresh = Memory(home=place, sources=[self.world.folder], discover=False)
         with self.world.restored():
@@ -435,7 +438,7 @@ class Life:
 
 
 def check_equal(home: Path, fresh: Path, world: World) -> None:
-    """Two memories know the same and answer the same; with a new index, to the last digit."""
+    """Check that two memories have the same content and answers; with a new index, even the same scores."""
     check_whole(home)
     check_same("the same sessions, messages and entries", state_of(home), state_of(fresh))
     check_same(
@@ -496,7 +499,7 @@ def disk(place: Path, world: World, _asked: argparse.Namespace) -> Counter[str]:
 
 
 def check_kept(home: Path, world: World) -> None:
-    """What there was room for is whole."""
+    """Check that everything that fit is intact."""
     check_whole(home)
     every = world.every()
     hold("what is kept is whole", all(every[name] == its for name, its in remembered(home).items()))
@@ -506,18 +509,18 @@ def without_room(home: Path, world: World, limit: int = 0) -> str:
     code, _, err = ended(started(home, *sync_arguments(world), limit=limit))
     if code == 0:
         return "there was room"
-    hold("a clear sentence", code == 1 and err.startswith("thresher: ") and "free the disk" in err, (code, err))
+    hold("a clear sentence", code == 1 and err.startswith("thresher: ") and " free " in err, (code, err))
     hold("it says where", str(home) in err, err)
     try:
         Memory(home=home, discover=False).search("commit fix", sync=False)
-    except StoreError as error:  # where not even a few kilobytes are left, SQLite cannot read
-        hold("a search says so, too", "free the disk" in str(error), error)
+    except StoreError as error:  # SQLite cannot read without a few free kilobytes
+        hold("a search says so, too", " free " in str(error), error)
         return "no room for a search either, and said so"
     return "no room, and said so"
 
 
 def _filled(home: Path, world: World) -> str:
-    """A memory that was whole, and a disk that others filled."""
+    """Fill the disk under an intact memory."""
     world.rest()
     before = remembered(home)
     filler = home.parent / "filler"
@@ -535,7 +538,7 @@ def _filled(home: Path, world: World) -> str:
 
 
 def fill(path: Path) -> None:
-    """Take all the room that is left."""
+    """Use all remaining space."""
     with path.open("wb", buffering=0) as file:
         try:
             while file.write(b"x" * 65536):
@@ -546,7 +549,7 @@ def fill(path: Path) -> None:
 
 @contextmanager
 def mounted(place: Path) -> Iterator[Callable[[int], None] | None]:
-    """A small file system, and how to make it larger."""
+    """Create a small file system; also return the command that enlarges it."""
     place.mkdir()
 
     def mount(*options: str) -> bool:
@@ -641,7 +644,7 @@ def queries(place: Path, world: World, _asked: argparse.Namespace) -> Counter[st
     for ask in _questions(home):
         try:
             counts[ask()] += 1
-        except FaultError as error:  # each is told, not only the first
+        except FaultError as error:  # each is reported, not only the first
             faults.append(str(error))
             print(f"           {error}", flush=True)
     hold("every query is answered or refused", not faults, f"{len(faults)} are not")
@@ -663,7 +666,7 @@ def _questions(home: Path) -> Iterator[Callable[[], str]]:
 
 
 def _asked_within(home: Path, asked: list[str]) -> str:
-    """Ask in a process of its own, which can be stopped whatever it is doing."""
+    """Run queries in a separate process, which can be stopped at any time."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -692,7 +695,7 @@ def ask(home: Path, name: str, value: str) -> str:
 
 
 def _is_argument(text: str) -> bool:
-    """Whether a system can hand it to a process."""
+    """Return whether the system can pass the text to a process."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
@@ -782,7 +785,10 @@ def sources(place: Path, _world: World, _asked: argparse.Namespace) -> Counter[s
 
 
 def check_source(place: Path, make: Callable[[Path], None]) -> list[int]:
-    """A hostile file beside a good one, met in a folder and named: the good one is found, nothing is read twice."""
+    """Sync a hostile file next to a valid one, by folder and by name.
+
+    The valid one must be archived exactly once.
+    """
     where = place / make.__name__
     where.mkdir()
     hostile = where / f"{uuid.UUID(int=1)}.jsonl"
@@ -802,7 +808,7 @@ def check_source(place: Path, make: Callable[[Path], None]) -> list[int]:
 
 
 def _growing(place: Path, counts: Counter[str]) -> None:
-    """A file that grows all the while: the last sync has all of it, once."""
+    """Sync a file that grows constantly; the last sync has all of it, once."""
     where, home = place / "growing", place / "home-growing"
     where.mkdir()
     session = str(uuid.UUID(int=3))
@@ -831,7 +837,7 @@ TRIALS: dict[str, Callable[[Path, World, argparse.Namespace], Counter[str]]] = {
 
 
 def main() -> int:
-    """Run the trials, and say what became of them."""
+    """Run the trials and report the results."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--messages", type=int, default=8_000)

@@ -1,7 +1,7 @@
-"""What starting costs: `python benchmarks/start.py [--runs 15] [--json]`.
+"""Startup time: `python benchmarks/start.py [--runs 15] [--json]`.
 
-Each command runs in a process of its own, by the same interpreter, turn by turn; what is told is the time by the
-clock over that of an interpreter that does nothing.
+Each command runs in a new process with the same interpreter, in turns. The figures are wall-clock times, compared with
+an interpreter that does nothing.
 """
 
 import argparse
@@ -17,7 +17,7 @@ NOTHING = "python -c pass"
 
 
 class Start(NamedTuple):
-    """The times of one command, in milliseconds."""
+    """Times of one command, in milliseconds."""
 
     name: str
     best: float
@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
 
 def commands() -> dict[str, list[str]]:
-    """What is started, by the name it is shown under."""
+    """Return the commands by their displayed names."""
     script = Path(sys.executable).with_name("thresher.exe" if sys.platform == "win32" else "thresher")
     found = {
         NOTHING: [sys.executable, "-c", "pass"],
@@ -38,14 +38,14 @@ def commands() -> dict[str, list[str]]:
 
 
 def once(command: list[str]) -> float:
-    """One run, in milliseconds; infinite where the command fails."""
+    """Return the time of one run in milliseconds, or infinity if the command fails."""
     start = perf_counter()
     done = subprocess.run(command, check=False, capture_output=True)
     return (perf_counter() - start) * 1000 if done.returncode == 0 else float("inf")
 
 
 def measure(runs: int) -> list[Start]:
-    """Every command, in turn, round after round; the first round only warms the disk."""
+    """Run all commands in turns, in several rounds; the first round only warms the disk cache."""
     found = commands()
     times: dict[str, list[float]] = {name: [] for name in found}
     for number in range(runs + 1):
@@ -57,7 +57,7 @@ def measure(runs: int) -> list[Start]:
 
 
 def show(starts: list[Start]) -> None:
-    """As a table."""
+    """Format the times as a table."""
     base = starts[0]
     print(f"{'command':<42}{'best ms':>9}{'median':>9}{'best over':>11}{'median over':>13}{'× best':>8}")
     for one in starts:
@@ -69,7 +69,7 @@ def show(starts: list[Start]) -> None:
 
 
 def as_json(starts: list[Start]) -> str:
-    """For other programs; a command that fails has no figures."""
+    """Return the times as JSON; a command that fails has no figures."""
     base = starts[0]
     rows = [
         {"command": one.name, "failed": True}
@@ -88,7 +88,7 @@ def as_json(starts: list[Start]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Parse the arguments, measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--json", action="store_true")

@@ -1,15 +1,15 @@
-"""How well the text of files is known: every read that shows a whole file after a change, against the record before it.
+"""Measure how well the text of files is known: each read of a whole file after a change, against the record before it.
 
-Each such read is taken out of its session, with all that comes after its turn, and the file's state is made from what
-is left. Then that state and what the read showed are compared:
+Each such read is removed from its session together with everything after its turn, and the file's state is rebuilt from
+the rest. That state is compared with the content of the read:
 
-- equal: the state was said to be exact, and is what was read;
-- gap named: it was said not to be exact, and why;
-- told by the read: it was said to be exact, the read shows other lines, and with the read in the record the gap is
-  named (nothing before it tells of the change: a person's editor, a hook);
-- neither: it was said to be exact, and nothing ever tells that it is not.
+- equal: the state is exact and equals the read;
+- gap named: the state is not exact, and says why;
+- shown by the read: the state is exact, the read differs, and with the read in the session the gap is reported (an
+  earlier step cannot show it: a person's editor, a hook);
+- neither: the state is exact, and nothing in the session shows that it is wrong.
 
-Reads that show a part of a file are compared in the same way, line by line, in a table of their own.
+Reads that show a part of a file are compared in the same way, line by line, in a separate table.
 
     python benchmarks/timeline.py [FOLDER] [--cases]
 """
@@ -39,7 +39,7 @@ from thresher.timeline.read_extents import SeenLines, parse_read_result
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 KINDS = ("claude_code", "codex", "pi", "opencode", "mini_swe")
-OUTCOMES = ("equal", "gap named", "told by the read", "neither")
+OUTCOMES = ("equal", "gap named", "shown by the read", "neither")
 CHANGES = (FileWriteAction, FileEditAction, FileDeleteAction, FileMoveAction, FileCopyAction)
 
 
@@ -55,15 +55,15 @@ class Case(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=DATA)
-    parser.add_argument("--cases", action="store_true", help="Say where a read told of a gap, or nothing did.")
+    parser.add_argument("--cases", action="store_true", help="Print the cases `shown by the read` and `neither`.")
     options = parser.parse_args()
     if not options.folder.is_dir():
-        sys.exit(f"there is no folder `{options.folder}`")
+        sys.exit(f"folder `{options.folder}` does not exist")
     counts: dict[tuple[str, bool], Counter[str]] = {}
     for kind in KINDS:
         for session in sessions(options.folder / kind):
             for case in cases(session):
-                outcome = judged(session, case)
+                outcome = compare_state(session, case)
                 counts.setdefault((kind, case.shown.is_whole), Counter())[outcome] += 1
                 if options.cases and outcome in OUTCOMES[2:]:
                     print(f"{outcome}: {Path(session.file).name} turn {case.turn} {case.path}")
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def sessions(folder: Path) -> Iterator[Session]:
-    """Every session below a folder."""
+    """Yield every session in a folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             try:
@@ -87,9 +87,10 @@ def sessions(folder: Path) -> Iterator[Session]:
 
 
 def cases(session: Session) -> Iterator[Case]:
-    """The reads that show something of a file that was changed since it was last seen whole.
+    """Yield the reads of a file that was changed since it was last known.
 
-    Where it is changed once more in the same turn, behind the read, the state after the turn is another one: left out.
+    Skip a read if the file is changed again later in the same turn, because the state after the turn is then another
+    one.
     """
     taken = Timeline(session).applied_actions
     last = {(action.path, turn): at for at, (turn, action) in enumerate(taken) if isinstance(action, CHANGES)}
@@ -109,19 +110,19 @@ def cases(session: Session) -> Iterator[Case]:
             changed.discard(action.path)
 
 
-def judged(session: Session, case: Case) -> str:
-    """How the state without the read compares with the read."""
-    state = Timeline(without(session, case)).file_state_at(case.path, turn=case.turn)
+def compare_state(session: Session, case: Case) -> str:
+    """Compare the state without the read to the read."""
+    state = Timeline(remove_read(session, case)).file_state_at(case.path, turn=case.turn)
     if not state.exact:
         return "gap named"
     if state.text is not None and shows(state.text, case.shown):
         return "equal"
     known = Timeline(session).file_state_at(case.path, turn=case.turn - 1)
-    return "told by the read" if not known.exact else "neither"
+    return "shown by the read" if not known.exact else "neither"
 
 
 def shows(text: str, shown: SeenLines) -> bool:
-    """Whether a text has the lines that were shown; how the last line ends is told by few tools."""
+    """Report whether a text contains the lines of a read; few tools show the final line end."""
     lines = text.rstrip("\n").split("\n")
     seen = shown.text.rstrip("\n").split("\n") if shown.reaches_end else shown.text.removesuffix("\n").split("\n")
     stop = None if shown.reaches_end else shown.first - 1 + len(seen)
@@ -129,19 +130,19 @@ def shows(text: str, shown: SeenLines) -> bool:
     return found == seen or "\n".join(found).rstrip("\n") == "\n".join(seen).rstrip("\n")
 
 
-def without(session: Session, case: Case) -> Session:
-    """A session up to the end of the read's turn, with nothing in place of what the read showed."""
+def remove_read(session: Session, case: Case) -> Session:
+    """Return a session up to the end of the read's turn, without the content of the read."""
     history = History(tuple(session.messages()))
     later = [turn.start for turn in history.turns[case.turn :]]
     kept = history.messages[: later[0]] if later else history.messages
-    messages = tuple(blinded(message, case.link.result) for message in kept)
+    messages = tuple(remove_content(message, case.link.result) for message in kept)
     begun = {call.id for message in kept for call in message.calls}
     children = tuple(child for child in session.children if child.call_id in begun)
     return structs.replace(session, segments=(History(messages),), children=children)
 
 
-def blinded(message: Message, result: ToolResult | None) -> Message:
-    """A message without the content of one result."""
+def remove_content(message: Message, result: ToolResult | None) -> Message:
+    """Return a message without the content of one result."""
     if not any(part is result for part in message.parts):
         return message
     parts = (ToolResult(part.call_id) if part is result else part for part in message.parts)

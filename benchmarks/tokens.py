@@ -1,11 +1,11 @@
-"""How near the estimator is, how fast the counters are, and what recorded bills say of each model.
+"""Accuracy of the token estimator, speed of the counters, and calibration by the recorded usage of each model.
 
     python benchmarks/tokens.py [--data FOLDER] [--fit]
 
-The texts are the parts of recorded sessions, cut at 4,000 characters, and made-up ones for what those lack (other
-scripts, base64, hex, minified JSON). Errors are against the exact o200k count (extra `exact`) and are told for the
-`report` half of the recordings alone; `--fit` makes the weights in `estimate.py` from the `tune` half: least squares of
-the relative error, large ones weighing less (by rounds of re-weighting), solved by hand.
+The texts are parts of recorded sessions, truncated to 4,000 characters, and generated texts for kinds that are missing
+there (other scripts, base64, hex, minified JSON). Errors are relative to the exact o200k count (extra `exact`) on the
+`report` half of the recordings. `--fit` computes the weights in `estimate.py` from the `tune` half: least squares of
+the relative error with smaller weights for large errors (iterative reweighting), without a library.
 """
 
 import argparse
@@ -31,12 +31,12 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 LONGEST = 4000
 SHORTEST = 200
 MADE = 40
-"""Made-up texts of each kind."""
+"""Generated texts of each kind."""
 FITTED = 4000
-"""Recorded texts that a fit takes."""
+"""Recorded texts used by a fit."""
 REPEATS = 2000
 
-# Ten sentences a language: the even ones are for fitting, the odd ones for judging.
+# Ten sentences per language: the even ones for fitting, the odd ones for the report.
 SENTENCES = {
     "Chinese": (
         "我们先读取配置文件，然后检查每一个字段是否有效。",
@@ -152,7 +152,7 @@ PHRASES = ("all tests passed", "build failed", "installed 3 packages", "the next
 
 
 class Sample(NamedTuple):
-    """A text, what it is, and its exact count."""
+    """A text with its kind and its exact count."""
 
     kind: str
     text: str
@@ -160,20 +160,20 @@ class Sample(NamedTuple):
 
 
 def main() -> None:
-    """Fit, or report."""
+    """Fit the weights or report the errors."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, default=DATA, help="the folder of recordings, with its index.jsonl")
-    options.add_argument("--fit", action="store_true", help="make the estimator's weights anew, and print them")
-    chosen = options.parse_args()
-    if chosen.fit:
-        fit_weights(chosen.data)
+    options.add_argument("--data", type=Path, default=DATA, help="folder of recordings with index.jsonl")
+    options.add_argument("--fit", action="store_true", help="fit the weights of the estimator and print them")
+    selected = options.parse_args()
+    if selected.fit:
+        fit_weights(selected.data)
     else:
-        report_errors(chosen.data)
-        report_bills(chosen.data)
+        report_errors(selected.data)
+        report_usage(selected.data)
 
 
 def recordings(data: Path, split: str = "") -> Iterator[Session]:
-    """Every session of the index that can be read, of one half or of both."""
+    """Yield every readable session of the index, from one half or both."""
     for line in (data / "index.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if split and row["split"] != split:
@@ -185,7 +185,7 @@ def recordings(data: Path, split: str = "") -> Iterator[Session]:
 
 
 def recorded(data: Path, split: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of every part that is long enough, each text once."""
+    """Yield kind and text of every part that is long enough, without duplicates."""
     seen: set[str] = set()
     for session in recordings(data, split):
         reads = {
@@ -215,7 +215,7 @@ def recorded(data: Path, split: str) -> Iterator[tuple[str, str]]:
 
 
 def made(split: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of what recordings lack; the same every time."""
+    """Yield kind and text of the generated texts, reproducibly."""
     chance = random.Random(split)
     for language, sentences in SENTENCES.items():
         half = sentences[0::2] if split == "tune" else sentences[1::2]
@@ -245,7 +245,7 @@ def _row(chance: random.Random) -> dict[str, object]:
 
 
 def samples(data: Path, split: str, most: int) -> list[Sample]:
-    """Recorded texts, some of them by chance, and all made ones, counted."""
+    """Return a sample of the recorded texts and all generated ones, with exact counts."""
     exact = get_counter("exact")
     texts = sorted(recorded(data, split))
     picked = random.Random(split).sample(texts, min(most, len(texts)))
@@ -254,15 +254,15 @@ def samples(data: Path, split: str, most: int) -> list[Sample]:
 
 def fit_weights(data: Path) -> None:
     """Print the weights that fit the tune half best."""
-    chosen = samples(data, "tune", FITTED)
-    weights = fit([count_features(sample.text) for sample in chosen], [sample.tokens for sample in chosen])
+    selected = samples(data, "tune", FITTED)
+    weights = fit([count_features(sample.text) for sample in selected], [sample.tokens for sample in selected])
     print(f"LENGTH = {weights[0]:.3f}")
     for run, weight in zip([*ASCII_WEIGHTS, *NON_ASCII_WEIGHTS], weights[1:], strict=True):
         print(f"    {json.dumps(run, ensure_ascii=False)}: {weight:.3f},")
 
 
 def fit(rows: Sequence[Sequence[int]], counts: Sequence[int], *, rounds: int = 6, core: float = 0.08) -> list[float]:
-    """Weights of least relative error; errors past `core` count by their size, not by its square."""
+    """Return the weights with the least relative error; errors beyond `core` count linearly instead of squared."""
     trust = [1.0] * len(rows)
     weights: list[float] = []
     for _ in range(rounds):
@@ -281,7 +281,7 @@ def fit(rows: Sequence[Sequence[int]], counts: Sequence[int], *, rounds: int = 6
 
 
 def solve(matrix: list[list[float]]) -> list[float]:
-    """Gauss and Jordan, on a square matrix with the right side as its last column."""
+    """Solve a square system by Gauss-Jordan elimination; the last column is the right-hand side."""
     size = len(matrix)
     for i in range(size):
         best = max(range(i, size), key=lambda row: abs(matrix[row][i]))
@@ -298,13 +298,13 @@ def _dot(weights: Sequence[float], row: Sequence[int]) -> float:
 
 
 def report_errors(data: Path) -> None:
-    """Errors of the estimator and of bytes / 4, by kind, on texts that no weight was fitted to; then the speeds."""
-    chosen = samples(data, "report", 10**9)
+    """Print the errors of the estimator and of bytes / 4 per kind on the report half, then the speeds."""
+    selected = samples(data, "report", 10**9)
     kinds: dict[str, list[Sample]] = defaultdict(list)
-    for sample in chosen:
+    for sample in selected:
         kinds[sample.kind].append(sample)
     made_kinds = {kind for kind, _ in made("report")}
-    everything = [sample for sample in chosen if sample.kind not in made_kinds]
+    everything = [sample for sample in selected if sample.kind not in made_kinds]
     print(f"{'kind of text':16}{'texts':>7}   {'estimator':>24}   {'bytes / 4':>24}")
     print(f"{'':23}   {'median':>8}{'p95':>8}{'bias':>8}   {'median':>8}{'p95':>8}{'bias':>8}")
     for kind, group in [("all recorded", everything), *sorted(kinds.items())]:
@@ -336,19 +336,19 @@ def _speed(group: Sequence[Sample], count: Callable[[str], int]) -> float:
     return size / best / 1e6
 
 
-def report_bills(data: Path) -> None:
-    """What calibration finds on recorded bills, by model: against o200k as it is, and against the model's own scale."""
+def report_usage(data: Path) -> None:
+    """Print the calibration by recorded usage per model: against o200k, and against the model's own weights."""
     found: dict[str, list[tuple[float, float, int, int, float]]] = defaultdict(list)
     for session in recordings(data):
         models = [message.model for message in session.messages() if message.usage and message.model]
-        known = find_model(max(set(models), key=models.count)) if models else None
-        if known is None:
+        model = find_model(max(set(models), key=models.count)) if models else None
+        if model is None:
             continue
         plain = calibrate(session, default_token_weights())
-        own = calibrate(session, default_token_weights(known.name))
+        own = calibrate(session, default_token_weights(model.name))
         if plain.turns and own.turns:
-            found[known.name].append((plain.factor, own.factor, own.base, own.turns, own.error))
-    print(f"\n{'billed tokens':22}{'sessions':>9}{'turns':>7}{'per o200k':>11}{'per own':>9}{'base':>8}{'error':>7}")
+            found[model.name].append((plain.factor, own.factor, own.base, own.turns, own.error))
+    print(f"\n{'reported tokens':22}{'sessions':>9}{'turns':>7}{'per o200k':>11}{'per own':>9}{'base':>8}{'error':>7}")
     for name, rows in sorted(found.items(), key=lambda item: -len(item[1])):
         plain_factor, own_factor, base, _, error = (median(column) for column in zip(*rows, strict=True))
         turns = sum(row[3] for row in rows)

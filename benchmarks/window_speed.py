@@ -1,13 +1,12 @@
-"""What a window costs per call: `python benchmarks/window_speed.py [--tokens 200000] [--calls 10000] [--json]`.
+"""Time of a window per call: `python benchmarks/window_speed.py [--tokens 200000] [--calls 10000] [--json]`.
 
-- One more message: a made conversation of about that many tokens grows by a call and its result, and is handed to the
-  window each time. Beside it, in the same process and over the same rows, a bare hash pass: each row written as JSON
-  and hashed, which is the least that recognising a row by what it says can take. The middle of the calls without a
-  re-plan is told, and re-plans by themselves.
-- The 10,000th call: a loop that is rewound to the same size again and again, so that the size stays while the calls
-  go on; the middle of the second hundred against that of the last hundred.
+- One more message: a generated conversation of about that many tokens grows by a call and its result per request. The
+  baseline hashes the same rows in the same process: each row is encoded as JSON and hashed, which is the minimum for
+  recognizing a row by its content. The table shows the median of the calls without a replan, and replans separately.
+- The 10,000th call: a loop rewinds to the same size all the time, so the size stays constant while the number of calls
+  grows. The figure is the median of the last hundred calls divided by that of the second hundred.
 
-In each API's own shape, by the processor's clock. The multiples of the bare pass are what compares.
+Times are CPU times, per dialect. Compare the multiples of the baseline.
 """
 
 import argparse
@@ -27,10 +26,10 @@ from thresher.window import Window
 
 FORMATS = ("anthropic", "openai-chat", "openai-responses", "gemini")
 AIM = 3.0
-"""How many bare hash passes a call may take."""
+"""Maximum time of a call in multiples of the hash pass."""
 STEPS = 60
 LENGTH = 20_000
-"""Messages of the made conversation from which each one is taken."""
+"""Size of the pool of generated messages."""
 
 
 def timed(run: Callable[[], Any]) -> float:
@@ -39,15 +38,15 @@ def timed(run: Callable[[], Any]) -> float:
     return process_time() - start
 
 
-def bare_pass(rows: list[Any]) -> None:
-    """Hash each row by what it says."""
+def hash_pass(rows: list[Any]) -> None:
+    """Hash each row by its content."""
     encode = msgspec.json.Encoder().encode
     for row in rows:
         blake2b(encode(row), digest_size=16).digest()
 
 
 def requests_of(format: str, tokens: int) -> list[list[Any]]:
-    """What a loop would send, call by call, from the call on at which so many tokens are reached."""
+    """Return the requests of a loop from a token count on."""
     history = made(LENGTH)
     total, stop = 0, 0
     while total < tokens:
@@ -60,7 +59,7 @@ def requests_of(format: str, tokens: int) -> list[list[Any]]:
 
 
 def one_more(format: str, tokens: int) -> dict[str, Any]:
-    """The middle time of a call that brings one exchange more, against a bare pass over the same rows."""
+    """Measure the median time of a call with one new exchange, and of the hash pass over the same rows."""
     requests = requests_of(format, tokens)
     window = Window(budget=10 * tokens, store=InMemoryContentStore())
     first = timed(lambda: window.fit(requests[0], at=0.0))
@@ -71,13 +70,13 @@ def one_more(format: str, tokens: int) -> dict[str, Any]:
         seen = len(window.events)
         took = timed(lambda request=request, step=step: window.fit(request, at=float(step)))  # type: ignore[misc]
         (calls if len(window.events) == seen else plans).append(took)
-        bare.append(timed(lambda request=request: bare_pass(request)))  # type: ignore[misc]
+        bare.append(timed(lambda request=request: hash_pass(request)))  # type: ignore[misc]
     row = {"format": format, "rows": len(requests[0]), "first": first, "call": median(calls), "bare": median(bare)}
     return row | {"re-plan": median(plans) if plans else None, "times": median(calls) / median(bare)}
 
 
 def long_run(format: str, tokens: int, calls: int) -> dict[str, Any]:
-    """A loop of many calls at one size: the conversation is rewound and grows again."""
+    """Measure many calls at one size: the conversation rewinds and grows again."""
     requests = requests_of(format, tokens)
     window = Window(budget=10 * tokens, store=InMemoryContentStore())
     took = []
@@ -93,13 +92,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200_000)
     parser.add_argument("--calls", type=int, default=10_000)
     parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    more = [one_more(format, chosen.tokens) for format in FORMATS]
-    run = long_run("anthropic", chosen.tokens // 10, chosen.calls)
-    if chosen.json:
+    options = parser.parse_args()
+    more = [one_more(format, options.tokens) for format in FORMATS]
+    run = long_run("anthropic", options.tokens // 10, options.calls)
+    if options.json:
         print(json.dumps({"one more": more, "long run": run}, indent=2))
         return
-    print(f"{'':18} {'rows':>6} {'bare pass':>10} {'one more':>10} {'times':>6}  {'re-plan':>9} {'first':>9}")
+    print(f"{'':18} {'rows':>6} {'hash pass':>10} {'one more':>10} {'times':>6}  {'replan':>9} {'first':>9}")
     for row in more:
         plan = f"{row['re-plan'] * 1000:6.1f} ms" if row["re-plan"] else "none"
         print(
@@ -107,7 +106,7 @@ def main() -> None:
             f"{row['times']:5.1f}×  {plan:>9} {row['first'] * 1000:6.0f} ms  {'yes' if row['times'] <= AIM else 'no'}"
         )
     late = run[f"{run['calls']:,}th"]
-    print(f"\nthe {run['calls']:,}th call takes {late / run['100th']:.2f} × what the 100th does, at the same size")
+    print(f"\nthe {run['calls']:,}th call takes {late / run['100th']:.2f} × the time of the 100th, at the same size")
 
 
 if __name__ == "__main__":

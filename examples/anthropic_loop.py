@@ -1,4 +1,4 @@
-"""An agent's loop over Anthropic's Messages API; a window keeps what it sends small. README.md says how to run it."""
+"""An agent's loop on Anthropic's Messages API; a window keeps its requests small. See README.md to run it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import thresher as th
 from thresher.window import WindowEvent
 
 Json = dict[str, Any]
-TOOLS = [*PROJECT_TOOLS, tool("restore", "The text that a line `[thresher t1:… · …]` stands for.", "id")]
+TOOLS = [*PROJECT_TOOLS, tool("restore", "The text that a placeholder `[thresher t1:… · …]` replaces.", "id")]
 SYSTEM = "Answer with the help of the tools, and keep your notes in what you say."
 MODEL = os.environ.get("ANTHROPIC_MODEL", "claude-sonnet-5")
 MOST_CALLS = 100
@@ -39,27 +39,27 @@ def answer(folder: Path, call: Json) -> Json:
     return {"type": "tool_result", "tool_use_id": call["id"], "content": text, "is_error": failed}
 
 
-def tell(event: WindowEvent) -> None:
+def report(event: WindowEvent) -> None:
     print(f"{event.trigger}: {event.reason}; now {event.tokens_after:,}")
 
 
 def main(folder: Path) -> None:
     base = os.environ.get("ANTHROPIC_BASE_URL") or FakeModel().url
-    window = th.Window(budget=6_000, on_event=tell)
+    window = th.Window(budget=6_000, on_event=report)
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in TOOLS]
     body = {"model": MODEL, "max_tokens": 1024, "system": SYSTEM, "tools": tools}
     messages: list[Json] = [{"role": "user", "content": QUESTION}]
     sent = full = billed = cached = 0
     for _ in range(MOST_CALLS):
-        whole = {**body, "messages": messages}
-        request = window.fit(whole)
+        unfitted = {**body, "messages": messages}
+        request = window.fit(unfitted)
         response = ask(base, request)
         usage = response["usage"]
         window.observe(usage)
-        sent, full = sent + th.count(th.parse(request)), full + th.count(th.parse(whole))
+        sent, full = sent + th.count(th.parse(request)), full + th.count(th.parse(unfitted))
         cached += usage["cache_read_input_tokens"]
         billed += usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"] + usage["input_tokens"]
-        # All of it is kept here: what the window leaves out, it leaves out of the request.
+        # This list keeps everything: the window removes content only from the request.
         messages.append({"role": "assistant", "content": response["content"]})
         calls = [block for block in response["content"] if block["type"] == "tool_use"]
         if not calls:
@@ -68,9 +68,9 @@ def main(folder: Path) -> None:
     else:
         raise SystemExit(f"no answer after {MOST_CALLS} calls")
     print(*(block["text"] for block in response["content"] if block["type"] == "text"))
-    print(f"sent {sent:,} tokens, not {full:,}; {cached / billed:.0%} of those billed were read from the cache")
-    left_out = [th.restore(part_id) for event in window.events for part_id in event.removed_ids]
-    print(f"left out {len(left_out)} parts, and lost none; the longest: {max(left_out, key=len, default='')!r:.60}")
+    print(f"sent {sent:,} tokens instead of {full:,}; {cached / billed:.0%} of the input was read from the cache")
+    removed = [th.restore(part_id) for event in window.events for part_id in event.removed_ids]
+    print(f"removed {len(removed)} parts, and restored all; the longest: {max(removed, key=len, default='')!r:.60}")
 
 
 if __name__ == "__main__":

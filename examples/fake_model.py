@@ -1,11 +1,11 @@
-"""What the two loops share, so that they run offline: a project, tools that work on it, and a model on loopback.
+"""Shared by both loops, so that they run offline: a project, its tools, and a model on loopback.
 
-The model speaks Anthropic's Messages and OpenAI's Chat Completions, and plays an agent that knows only what it is sent:
-it lists the files of the project, reads each, searches for who imports it, and keeps its sums in its own words. Where
-what it needs was left out of its history, it asks for it by the id of the stand-in.
+The model serves Anthropic's Messages and OpenAI's Chat Completions and plays an agent that knows only its context. It
+lists the files of the project, reads each one, searches for its importers, and keeps running totals in its own
+messages. If content it needs was removed from its history, it requests it by the id of the placeholder.
 
-It refuses, as the real APIs do, calls without results, results without calls, wrong roles and empty text. It bills as
-they do: a token is four characters, and the beginning that a request shares with an earlier one is read from a cache.
+Like the real APIs it rejects calls without results, results without calls, wrong roles and empty text. Its usage also
+follows theirs: a token is four characters, and the prefix shared with an earlier request is read from a cache.
 """
 
 import json
@@ -40,7 +40,7 @@ TIMES = [
 
 
 class Tool(NamedTuple):
-    """What a model is told of a tool."""
+    """Description of a tool for the model."""
 
     name: str
     description: str
@@ -48,7 +48,7 @@ class Tool(NamedTuple):
 
 
 def tool(name: str, description: str, *arguments: str) -> Tool:
-    """A tool whose arguments are texts, all required."""
+    """Define a tool whose arguments are required strings."""
     properties = {argument: {"type": "string"} for argument in arguments}
     return Tool(name, description, {"type": "object", "properties": properties, "required": [*arguments]})
 
@@ -61,7 +61,7 @@ PROJECT_TOOLS = [
 
 
 def make_project(folder: Path) -> None:
-    """Write a small project into a folder: a warehouse, one module for each of its goods."""
+    """Write a small project into a folder: a warehouse with one module per product."""
     (folder / "README.md").write_text("# A warehouse\n\nOne module for each of the goods: its room, and its rules.\n")
     for number, name in enumerate(GOODS):
         others = sorted({GOODS[number * 5 % 17], GOODS[(number * 3 + 4) % 19]} - {name})
@@ -72,7 +72,7 @@ def make_project(folder: Path) -> None:
 
 
 def run_tool(folder: Path, name: str, arguments: dict[str, str]) -> str:
-    """What a tool of the project finds; a file is looked up by its name, so that no path leads out of the folder."""
+    """Run a tool on the project; files are found by name, so no path can leave the folder."""
     files = {path.name: path.read_text() for path in sorted(folder.iterdir())}
     match name:
         case "list_files":
@@ -96,7 +96,7 @@ class Call(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One of the model's messages as it sees it again: what it said, what it called, what came of that."""
+    """One earlier model message: its text, its calls, and their results."""
 
     text: str
     calls: dict[str, Call]
@@ -107,11 +107,11 @@ NOTE = re.compile(r"Up to (\S+): (\d+)")
 HOLDS = re.compile(r"(\S+) has (\d+)")
 CAPACITY = re.compile(r"^CAPACITY = (\d+)", re.MULTILINE)
 LISTED = re.compile(r"^(\S+\.py) \d+ characters$", re.MULTILINE)
-STAND_IN = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · ([^\]]+)\]")
+PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · ([^\]]+)\]")
 
 
 def next_step(steps: list[Step]) -> tuple[str, list[Call]]:
-    """What the agent says and calls next; all that it knows is in what it is sent."""
+    """Return the next text and calls of the agent, derived only from its context."""
     if not steps:
         return "Up to README.md: 0.", [Call("list_files", {}), Call("read_file", {"path": "README.md"})]
     last = steps[-1]
@@ -126,52 +126,52 @@ def next_step(steps: list[Step]) -> tuple[str, list[Call]]:
             total = int(total) + (int(capacity) if call.arguments["text"] in last.results[key] else 0)
     note = f"Up to {done}: {total}."
     if not (listed := _listed(steps)):
-        return f"Which file is next? {note}", [_seen_again(steps, "list_files") or Call("list_files", {})]
+        return f"Which file is next? {note}", [_restore_call(steps, "list_files") or Call("list_files", {})]
     if ahead := [path for path in listed if path > done]:
         return note, [Call("read_file", {"path": ahead[0]})]
     looks_back = any(call.name == "restore" for call in last.calls.values())
-    if not looks_back and (restore := _seen_again(steps)):
+    if not looks_back and (restore := _restore_call(steps)):
         return f"One look back before I answer. {note}", [restore]
     return f"The modules that others import have a capacity of {total}.", []
 
 
 def _listed(steps: list[Step]) -> list[str]:
-    """The modules of the project, if a list of them is still there to be seen."""
+    """Return the modules of the project if a list of them is still in the context."""
     return sorted({path for step in steps for result in step.results.values() for path in LISTED.findall(result)})
 
 
-def _seen_again(steps: list[Step], tool: str = "") -> Call | None:
-    """A call for what was left out, of one tool or of any, if a stand-in for it is to be seen: the newest."""
+def _restore_call(steps: list[Step], tool: str = "") -> Call | None:
+    """Return the newest call that restores removed content of a tool, if its placeholder is in the context."""
     texts = [text for step in steps for text in (step.text, *step.results.values())]
-    found = [part_id for text in texts for part_id, label in STAND_IN.findall(text) if label.startswith(tool)]
+    found = [part_id for text in texts for part_id, label in PLACEHOLDER.findall(text) if label.startswith(tool)]
     return Call("restore", {"id": found[-1]}) if found else None
 
 
-# --- what the APIs hold a request to -----------------------------------------------------------------------------
+# --- validation of requests --------------------------------------------------------------------------------------
 
 
-class Refused(Exception):
-    """A request that the real API would refuse, too."""
+class RejectedRequest(Exception):
+    """A request that the real API would reject, too."""
 
 
 def _require(holds: object, message: str) -> None:
     if not holds:
-        raise Refused(message)
+        raise RejectedRequest(message)
 
 
 def _text(content: str | list[Json] | None, where: str) -> str:
-    """The text of a message or a result, which both APIs take as a string or in blocks."""
+    """Return the text of a message or a result, which both APIs accept as a string or as blocks."""
     texts = [content] if isinstance(content, str) else [block["text"] for block in content or ()]
     _require(texts and all(text.strip() for text in texts), f"{where}: text must not be empty")
     return "\n".join(texts)
 
 
 def anthropic_steps(body: Json) -> list[Step]:
-    """The steps of a request to Anthropic's Messages API, which must be as it takes them."""
+    """Validate a request to Anthropic's Messages API and return its steps."""
     _require(body["model"] and body["max_tokens"] and body["messages"], "model, max_tokens and messages are required")
     _require(json.dumps(body).count('"cache_control":') <= 4, "at most 4 blocks may have cache_control")
     steps: list[Step] = []
-    # As the API does it: messages of one role in a row are one.
+    # Like the API, merge consecutive messages of one role.
     for number, (role, rows) in enumerate(groupby(body["messages"], key=lambda row: row["role"])):
         where = f"messages.{number}"
         _require(role == ("assistant" if number % 2 else "user"), f"{where}: unexpected role {role!r}")
@@ -196,7 +196,7 @@ KINDS = {"user": ("text", "tool_result"), "assistant": ("text", "tool_use")}
 
 
 def _blocks(content: str | list[Json], where: str) -> list[Json]:
-    """The content of a message as blocks, none of them empty."""
+    """Return the content of a message as non-empty blocks."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     _require(blocks, f"{where}: content must not be empty")
     for block in blocks:
@@ -206,7 +206,7 @@ def _blocks(content: str | list[Json], where: str) -> list[Json]:
 
 
 def chat_steps(body: Json) -> list[Step]:
-    """The steps of a request to OpenAI's Chat Completions API, which must be as it takes them."""
+    """Validate a request to OpenAI's Chat Completions API and return its steps."""
     _require(body["model"] and body["messages"], "model and messages are required")
     steps: list[Step] = []
     for number, row in enumerate(body["messages"]):
@@ -226,13 +226,13 @@ def chat_steps(body: Json) -> list[Step]:
 
 
 def _add_step(steps: list[Step], text: str, calls: list[tuple[str, Call]], where: str) -> None:
-    known = [key for step in steps for key in step.calls] + [key for key, _ in calls]
-    _require(len(known) == len(set(known)), f"{where}: the ids of calls must be unique")
+    ids = [key for step in steps for key in step.calls] + [key for key, _ in calls]
+    _require(len(ids) == len(set(ids)), f"{where}: the ids of calls must be unique")
     steps.append(Step(text, dict(calls), {}))
 
 
 def _add_result(steps: list[Step], key: str, text: str, where: str) -> None:
-    """A result belongs to a call of the model's latest message, and there is one for each."""
+    """Add a result, which must belong to a call of the latest model message and be its only one."""
     is_open = bool(steps) and key in steps[-1].calls and key not in steps[-1].results
     _require(is_open, f"{where}: a result for {key!r}, which is no open call")
     steps[-1].results[key] = text
@@ -243,11 +243,11 @@ def _require_answers(steps: list[Step], where: str) -> None:
     _require(not missing, f"{where}: calls without results: {sorted(missing)}")
 
 
-# --- what it bills -----------------------------------------------------------------------------------------------
+# --- usage -------------------------------------------------------------------------------------------------------
 
 
 class Cache:
-    """Beginnings of earlier requests: a hash of each, as far as a mark or, without marks, every block."""
+    """Hashes of the prefixes of earlier requests: up to each breakpoint, or of every block if there are none."""
 
     MINIMUM = 1024
     REACH = 20
@@ -255,8 +255,8 @@ class Cache:
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def bill(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
-        """Tokens of a request: read from the cache, written to it, neither."""
+    def usage(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
+        """Return the tokens of a request that are read from the cache, written to it, and neither."""
         sizes, hashes, ends = [0], [""], [0]
         for number, block in enumerate(blocks, 1):
             text = json.dumps({key: value for key, value in block.items() if key != "cache_control"})
@@ -272,7 +272,7 @@ class Cache:
 
 
 def anthropic_blocks(body: Json) -> list[Json]:
-    """What Anthropic's cache goes by, in its order: tools, system, the blocks of each message."""
+    """Return the blocks that Anthropic's cache hashes, in order: tools, system, the blocks of each message."""
     system = body.get("system") or []
     blocks = [*body.get("tools", []), *([{"text": system}] if isinstance(system, str) else system)]
     for row in body["messages"]:
@@ -289,16 +289,16 @@ class _Handler(BaseHTTPRequestHandler):
     server: "FakeModel"
 
     def do_POST(self) -> None:
-        """Answer as the API of the path does."""
+        """Answer like the API of the path."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answers = {"/v1/messages": self.server.message, "/v1/chat/completions": self.server.completion}
         try:
             _require(self.path in answers, f"no such path: {self.path}")
             with self.server.lock:
-                self.server.asked.append(body)
+                self.server.requests.append(body)
                 self._reply(200, answers[self.path](body))
-        except (Refused, LookupError, TypeError, ValueError) as error:
-            self.server.refused.append(f"{type(error).__name__}: {error}")
+        except (RejectedRequest, LookupError, TypeError, ValueError) as error:
+            self.server.rejections.append(f"{type(error).__name__}: {error}")
             self._reply(400, {"type": "error", "error": {"type": "invalid_request_error", "message": str(error)}})
 
     def _reply(self, status: int, value: Json) -> None:
@@ -310,48 +310,48 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The loop tells what happens."""
+        """Log nothing: the loop prints its own progress."""
 
 
 class FakeModel(ThreadingHTTPServer):
-    """The model, serving on a free port until the process ends or `close` is called."""
+    """The model, which serves on a free port until the process ends or calls `close`."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lock = Lock()
-        self.asked: list[Json] = []
-        """Every request, as it came."""
-        self.refused: list[str] = []
-        """Why requests were not taken."""
-        self.bills: list[tuple[int, int, int]] = []
-        """For each request that was: tokens read from the cache, written to it, neither."""
+        self.requests: list[Json] = []
+        """All requests."""
+        self.rejections: list[str] = []
+        """Reasons of rejected requests."""
+        self.usages: list[tuple[int, int, int]] = []
+        """For each accepted request: tokens read from the cache, written to it, and neither."""
         self._cache = Cache()
-        # A proxy that is set for the world outside would be asked for loopback, too.
+        # Otherwise a configured proxy would also get the loopback requests.
         os.environ["no_proxy"] = ",".join(filter(None, (os.environ.get("no_proxy"), "127.0.0.1")))
         Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.shutdown()
         self.server_close()
 
     def message(self, body: Json) -> Json:
-        """What Anthropic's API would answer."""
+        """Return a response of Anthropic's API."""
         text, calls = next_step(anthropic_steps(body))
-        read, written, rest = self._billed(anthropic_blocks(body), marked=True)
+        read, written, rest = self._count_usage(anthropic_blocks(body), marked=True)
         content: list[Json] = [{"type": "text", "text": text}]
         for number, call in enumerate(calls):
-            block = {"type": "tool_use", "id": f"toolu_{len(self.bills)}_{number}"}
+            block = {"type": "tool_use", "id": f"toolu_{len(self.usages)}_{number}"}
             content.append({**block, "name": call.name, "input": call.arguments})
         return {
-            "id": f"msg_{len(self.bills)}",
+            "id": f"msg_{len(self.usages)}",
             "type": "message",
             "role": "assistant",
             "model": body["model"],
@@ -366,17 +366,17 @@ class FakeModel(ThreadingHTTPServer):
         }
 
     def completion(self, body: Json) -> Json:
-        """What OpenAI's API would answer."""
+        """Return a response of OpenAI's API."""
         text, calls = next_step(chat_steps(body))
-        read, written, rest = self._billed([*body.get("tools", []), *body["messages"]], marked=False)
+        read, written, rest = self._count_usage([*body.get("tools", []), *body["messages"]], marked=False)
         message: Json = {"role": "assistant", "content": text}
         for number, call in enumerate(calls):
             function = {"name": call.name, "arguments": json.dumps(call.arguments)}
-            made = {"id": f"call_{len(self.bills)}_{number}", "type": "function", "function": function}
+            made = {"id": f"call_{len(self.usages)}_{number}", "type": "function", "function": function}
             message.setdefault("tool_calls", []).append(made)
         sent, answered = read + written + rest, len(json.dumps(message)) // 4
         return {
-            "id": f"chatcmpl-{len(self.bills)}",
+            "id": f"chatcmpl-{len(self.usages)}",
             "object": "chat.completion",
             "model": body["model"],
             "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
@@ -388,6 +388,6 @@ class FakeModel(ThreadingHTTPServer):
             },
         }
 
-    def _billed(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
-        self.bills.append(self._cache.bill(blocks, marked=marked))
-        return self.bills[-1]
+    def _count_usage(self, blocks: list[Json], *, marked: bool) -> tuple[int, int, int]:
+        self.usages.append(self._cache.usage(blocks, marked=marked))
+        return self.usages[-1]

@@ -1,4 +1,4 @@
-"""An agent's loop over OpenAI's Chat Completions API; a window keeps what it sends small. README.md: how to run it."""
+"""An agent's loop on OpenAI's Chat Completions API; a window keeps its requests small. See README.md to run it."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import thresher as th
 from thresher.window import WindowEvent
 
 Json = dict[str, Any]
-TOOLS = [*PROJECT_TOOLS, tool("restore", "The text that a line `[thresher t1:… · …]` stands for.", "id")]
+TOOLS = [*PROJECT_TOOLS, tool("restore", "The text that a placeholder `[thresher t1:… · …]` replaces.", "id")]
 SYSTEM = "Answer with the help of the tools, and keep your notes in what you say."
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5.6")
 MOST_CALLS = 100
@@ -40,27 +40,27 @@ def answer(folder: Path, call: Json) -> Json:
     return {"role": "tool", "tool_call_id": call["id"], "content": text}
 
 
-def tell(event: WindowEvent) -> None:
+def report(event: WindowEvent) -> None:
     print(f"{event.trigger}: {event.reason}; now {event.tokens_after:,}")
 
 
 def main(folder: Path) -> None:
     base = os.environ.get("OPENAI_BASE_URL") or f"{FakeModel().url}/v1"
-    window = th.Window(budget=6_000, on_event=tell)
+    window = th.Window(budget=6_000, on_event=report)
     functions = [{"name": tool.name, "description": tool.description, "parameters": tool.schema} for tool in TOOLS]
     tools = [{"type": "function", "function": function} for function in functions]
     messages: list[Json] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTION}]
     sent = full = billed = cached = 0
     for _ in range(MOST_CALLS):
-        whole = {"model": MODEL, "tools": tools, "messages": messages}
-        request = window.fit(whole)
+        unfitted = {"model": MODEL, "tools": tools, "messages": messages}
+        request = window.fit(unfitted)
         response = ask(base, request)
         window.observe(response["usage"])
-        sent, full = sent + th.count(th.parse(request)), full + th.count(th.parse(whole))
+        sent, full = sent + th.count(th.parse(request)), full + th.count(th.parse(unfitted))
         billed += response["usage"]["prompt_tokens"]
         cached += response["usage"]["prompt_tokens_details"]["cached_tokens"]
         message = response["choices"][0]["message"]
-        # All of it is kept here: what the window leaves out, it leaves out of the request.
+        # This list keeps everything: the window removes content only from the request.
         messages.append(message)
         if not message.get("tool_calls"):
             break
@@ -68,9 +68,9 @@ def main(folder: Path) -> None:
     else:
         raise SystemExit(f"no answer after {MOST_CALLS} calls")
     print(message["content"])
-    print(f"sent {sent:,} tokens, not {full:,}; {cached / billed:.0%} of those billed were read from the cache")
-    left_out = [th.restore(part_id) for event in window.events for part_id in event.removed_ids]
-    print(f"left out {len(left_out)} parts, and lost none; the longest: {max(left_out, key=len, default='')!r:.60}")
+    print(f"sent {sent:,} tokens instead of {full:,}; {cached / billed:.0%} of the input was read from the cache")
+    removed = [th.restore(part_id) for event in window.events for part_id in event.removed_ids]
+    print(f"removed {len(removed)} parts, and restored all; the longest: {max(removed, key=len, default='')!r:.60}")
 
 
 if __name__ == "__main__":

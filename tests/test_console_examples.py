@@ -1,4 +1,4 @@
-"""Console blocks of the documentation show what their commands print; `THRESHER_UPDATE_GOLDEN=1` rewrites the output."""
+"""Console blocks of the documentation show what their commands print. THRESHER_UPDATE_GOLDEN=1 rewrites them."""
 
 import os
 import re

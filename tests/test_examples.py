@@ -1,4 +1,4 @@
-"""Run the examples unchanged: offline, with valid requests, within a cost limit, and without side effects."""
+"""The examples run offline, send only legal requests, cost little, and leave no files elsewhere."""
 
 import json
 import os
@@ -32,10 +32,10 @@ sys.addaudithook(watch)
 try:
     runpy.run_path(script, run_name="__main__")
 finally:
-    told = json.dumps(written)
-    open(report, "w").write(told)
+    text = json.dumps(written)
+    open(report, "w").write(text)
 """
-"""Runs a script and reports every path that it opens for writing, creates or renames."""
+"""Script that runs another one and reports every path that it opens for writing, creates or renames."""
 
 
 def _load(name: str) -> ModuleType:
@@ -51,7 +51,7 @@ fake_model = _load("fake_model")
 
 
 class Run(NamedTuple):
-    """Result of running an example."""
+    """Output and files of an example run."""
 
     code: int
     out: str
@@ -60,7 +60,7 @@ class Run(NamedTuple):
 
 
 def run(script: str, folder: Path, **variables: str) -> Run:
-    """Run an example in an isolated environment that sets only the given Thresher variables."""
+    """Run an example with only these variables of Thresher."""
     places = {name: folder / name.lower() for name in ("THRESHER_HOME", "TMPDIR", "HOME", "WORK")}
     for place in places.values():
         place.mkdir(exist_ok=True)
@@ -77,14 +77,14 @@ def run(script: str, folder: Path, **variables: str) -> Run:
     return Run(done.returncode, done.stdout, done.stderr, [places["WORK"] / path for path in written])
 
 
-def _path(told: str) -> Path | None:
-    """Return the file path of an argument; a database may be a URI or in memory."""
-    return None if told == ":memory:" else Path(unquote(urlsplit(told).path) if told.startswith("file:") else told)
+def _path(name: str) -> Path | None:
+    """Return the path of a file; a database may be a URI or in memory."""
+    return None if name == ":memory:" else Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
 
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")  # the fake model sets it; this restores it
+    monkeypatch.setenv("no_proxy", "127.0.0.1")  # the model sets this variable; this restores it
     model = fake_model.FakeModel()
     yield model
     model.close()
@@ -95,7 +95,7 @@ def served(model: Any) -> dict[str, str]:
 
 
 def right_answer(folder: Path) -> int:
-    """Compute the expected answer of the examples from all files at once."""
+    """Return the answer to the question of the examples, computed from all files."""
     project = folder / "project"
     project.mkdir()
     fake_model.make_project(project)
@@ -112,23 +112,23 @@ def test_an_example_is_short(script: str) -> None:
 
 
 @pytest.mark.parametrize("script", LOOPS)
-def test_an_example_runs_offline_and_reports_what_it_did(script: str, tmp_path: Path) -> None:
+def test_an_example_runs_offline_and_reports_its_result(script: str, tmp_path: Path) -> None:
     done = run(script, tmp_path)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert sum("; now " in line for line in lines) >= 3
     assert f"The modules that others import have a capacity of {right_answer(tmp_path)}." in lines
-    told = re.search(r"^sent ([\d,]+) tokens, not ([\d,]+); (\d+)%", done.out, re.MULTILINE)
-    assert told is not None
-    sent, full, cached = (int(number.replace(",", "")) for number in told.groups())
+    figures = re.search(r"^sent ([\d,]+) tokens instead of ([\d,]+); (\d+)%", done.out, re.MULTILINE)
+    assert figures is not None
+    sent, full, cached = (int(number.replace(",", "")) for number in figures.groups())
     assert sent < 0.75 * full
     assert cached >= 60
-    assert re.search(r"^left out [1-9]\d* parts, and lost none; the longest: '.+", done.out, re.MULTILINE)
+    assert re.search(r"^removed [1-9]\d* parts, and restored all; the longest: '.+", done.out, re.MULTILINE)
     assert outside(done, tmp_path) == []
 
 
 def outside(done: Run, folder: Path) -> list[Path]:
-    """List files outside the allowed folders, and leftovers in the temporary folder."""
+    """Return the files written outside the expected folders, or left in a temporary folder."""
     home, temporary = folder / "thresher_home", folder / "tmpdir"
     assert any(path.is_relative_to(home) for path in done.written)
     assert any(path.is_relative_to(temporary) for path in done.written)
@@ -137,24 +137,24 @@ def outside(done: Run, folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(("script", "dialect"), LOOPS.items())
-def test_the_configured_endpoint_gets_valid_requests_and_mostly_cache_hits(
+def test_the_configured_endpoint_gets_legal_requests_and_mostly_cache_hits(
     script: str, dialect: str, tmp_path: Path, model: Any
 ) -> None:
     done = run(script, tmp_path, **served(model))
     assert done.code == 0, done.err
-    assert 40 <= len(model.asked) <= 80
-    assert model.refused == []
-    assert [told for body in model.asked for told in violations(body, dialect)] == []
-    assert sum(bill[0] for bill in model.bills) > 0.6 * sum(map(sum, model.bills))
+    assert 40 <= len(model.requests) <= 80
+    assert model.rejections == []
+    assert [flaw for body in model.requests for flaw in violations(body, dialect)] == []
+    assert sum(usage[0] for usage in model.usages) > 0.6 * sum(map(sum, model.usages))
     read = fake_model.anthropic_steps if dialect == "anthropic" else fake_model.chat_steps
-    newest = [step for body in model.asked for step in read(body)[-1:]]
+    newest = [step for body in model.requests for step in read(body)[-1:]]
     restored = [step.results[key] for step in newest for key, call in step.calls.items() if call.name == "restore"]
     assert restored
     assert [text for text in restored if text.startswith("failed")] == []
 
 
 @pytest.mark.parametrize("script", LOOPS)
-def test_an_api_error_stops_an_example_with_its_message(script: str, tmp_path: Path, model: Any) -> None:
+def test_a_rejected_request_stops_an_example_with_the_reason(script: str, tmp_path: Path, model: Any) -> None:
     done = run(script, tmp_path, **{name: f"{url}/nowhere" for name, url in served(model).items()})
     assert done.code == 1
     assert "400" in done.err
@@ -187,8 +187,8 @@ USER = {"role": "user", "content": "Go on."}
         [{"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}] * 5}],
     ],
 )
-def test_the_fake_model_rejects_what_anthropic_rejects(messages: list[Any]) -> None:
-    with pytest.raises(fake_model.Refused):
+def test_the_model_rejects_the_same_requests_as_anthropic(messages: list[Any]) -> None:
+    with pytest.raises(fake_model.RejectedRequest):
         fake_model.anthropic_steps({"model": "m", "max_tokens": 9, "messages": messages})
 
 
@@ -208,27 +208,27 @@ def test_the_fake_model_rejects_what_anthropic_rejects(messages: list[Any]) -> N
         ],
     ],
 )
-def test_the_fake_model_rejects_what_openai_rejects(messages: list[Any]) -> None:
-    with pytest.raises(fake_model.Refused):
+def test_the_model_rejects_the_same_requests_as_openai(messages: list[Any]) -> None:
+    with pytest.raises(fake_model.RejectedRequest):
         fake_model.chat_steps({"model": "m", "messages": messages})
 
 
-def test_the_cache_serves_a_known_prefix_and_nothing_after_a_change() -> None:
+def test_the_cache_serves_a_known_prefix_up_to_the_first_change() -> None:
     cache = fake_model.Cache()
     blocks = [{"text": str(number) * 4_000} for number in range(4)]
-    assert cache.bill(blocks, marked=False)[0] == 0
-    whole = sum(cache.bill(blocks, marked=False))
-    assert cache.bill(blocks, marked=False)[0] == whole
-    read, written, rest = cache.bill([*blocks[:2], {"text": "other" * 800}], marked=False)
+    assert cache.usage(blocks, marked=False)[0] == 0
+    total = sum(cache.usage(blocks, marked=False))
+    assert cache.usage(blocks, marked=False)[0] == total
+    read, written, rest = cache.usage([*blocks[:2], {"text": "other" * 800}], marked=False)
     assert 2_000 <= read < 2_100
-    assert (written, rest) == (sum(cache.bill([*blocks[:2], {"text": "other" * 800}], marked=False)) - read, 0)
+    assert (written, rest) == (sum(cache.usage([*blocks[:2], {"text": "other" * 800}], marked=False)) - read, 0)
 
 
-def test_the_anthropic_cache_reaches_to_a_breakpoint() -> None:
+def test_anthropic_s_cache_ends_at_a_breakpoint() -> None:
     cache = fake_model.Cache()
     mark = {"cache_control": {"type": "ephemeral"}}
     blocks = [{"text": "a" * 8_000, **mark}, {"text": "b" * 8_000}]
-    read, written, rest = cache.bill(blocks, marked=True)
+    read, written, rest = cache.usage(blocks, marked=True)
     assert (read, written > 2_000, rest > 2_000) == (0, True, True)
-    assert cache.bill(blocks, marked=True) == (written, 0, rest)
-    assert cache.bill([{"text": "a" * 8_000}], marked=True)[0] == 0
+    assert cache.usage(blocks, marked=True) == (written, 0, rest)
+    assert cache.usage([{"text": "a" * 8_000}], marked=True)[0] == 0

@@ -102,7 +102,7 @@ def test_an_archive_that_another_process_uses_is_not_renamed(home: Path) -> None
     memory = Memory(archive=SqliteArchive(truth.with_name("archive.sqlite3"), timeout=0.2))
     with closing(sqlite3.connect(truth)) as connection:
         connection.execute("SELECT count(*) FROM sessions").fetchone()
-        with pytest.raises(StoreError, match="end all other processes"):
+        with pytest.raises(StoreError, match="stop all other Thresher processes"):
             memory.store.find_sessions()
         assert truth.exists()
     assert len(memory.store.find_sessions()) == len(MESSAGES)

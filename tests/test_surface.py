@@ -122,7 +122,7 @@ def test_the_python_examples_of_the_documents_run(
     files = write_samples(tmp_path)
     (tmp_path / "session.jsonl").write_bytes(next(path for path in files if path.suffix == ".jsonl").read_bytes())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     names: dict[str, object] = {}
     for example in re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
         exec(compile(example, str(document), "exec"), names)

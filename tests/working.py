@@ -1,7 +1,7 @@
-"""Working sessions for testing policies: reads, edits, commands, failures, plans, sub-agents, in every dialect.
+"""Working sessions for policy tests: reads, edits, commands, failures, plans, sub-agents, in every dialect.
 
-Unlike in `strategies`, texts are long and repetitive, so that policies have something to remove. A session is a script
-of small choices, so that a failing example shrinks to a few turns.
+Unlike those of `strategies`, these texts are long and repeat, so that there is content to remove. A session is a script
+of small choices, so a failing example shrinks to a few turns.
 """
 
 import json
@@ -23,7 +23,7 @@ TEXTS = ("done", "", LONG, LOG, COLOURED, WIDE, LONG * 6, "Error: no such file",
 
 
 class Step(NamedTuple):
-    """One call: tool, target and output."""
+    """One call: its tool, its target, its result."""
 
     tool: str
     what: str
@@ -79,21 +79,21 @@ def _call(step: Step, number: int) -> ToolCall:
 
 
 def _turn(turn: tuple[str, bool, tuple[Step, ...]], number: int) -> list[Message]:
-    said, thinks, called = turn
+    text, thinks, called = turn
     parts: list[Part] = [Thinking("let me think about this for a while. " * 9, "c2lnbmVk")] if thinks else []
-    parts += [Text(said)] if said else []
+    parts += [Text(text)] if text else []
     parts += [_call(step, number + n) for n, step in enumerate(called)]
-    if not called and not said:
+    if not called and not text:
         parts.append(Text("ok"))
     results: list[Part] = [
         ToolResult(f"call_{number + n}", (Text(step.text or "."),), step.failed) for n, step in enumerate(called)
     ]
-    spoken = [Message("assistant", tuple(parts), author="model")]
-    return [*spoken, Message("tool", tuple(results), author="tool")] if results else spoken
+    messages = [Message("assistant", tuple(parts), author="model")]
+    return [*messages, Message("tool", tuple(results), author="tool")] if results else messages
 
 
 def told(script: list[Exchange], *, system: bool, summary: bool, ends: bool) -> History:
-    """Build the history of a script."""
+    """Return the history of a script."""
     messages = [Message("system", (Text("You are careful."),), author="harness")] if system else []
     if summary:
         messages.append(Message("user", (Summary("Earlier: the parser was written. " * 20),), author="harness"))
@@ -118,9 +118,9 @@ sessions: SearchStrategy[History] = st.builds(
 
 
 def native(history: History, dialect: str) -> History:
-    """Build the same conversation as that API's own client would have recorded it."""
+    """Return the conversation as the client of that API would have recorded it."""
     body = parse(emit(history, dialect, body=True), dialect)
-    if dialect == "gemini":  # like Gemini: a signature on the first call of every step
+    if dialect == "gemini":  # signed like Gemini: the first call of every step
         return structs.replace(body, messages=tuple(_signed(message) for message in body.messages))
     return body
 

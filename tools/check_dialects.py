@@ -1,7 +1,8 @@
-"""Check that only `dialects/` tells dialects apart by name: `python tools/check_dialects.py`.
+"""Check that only `dialects/` compares dialect names: `python tools/check_dialects.py`.
 
-Elsewhere, code asks a `Dialect` for what differs. A name may be passed on (`parse(value, "anthropic")`), but not
-compared, matched or looked up. `ALLOWED` names the modules in which such a word is not a dialect, with a reason.
+Other code asks a `Dialect` value for the differences. A name may be passed as an argument (`parse(value,
+"anthropic")`), but not compared, matched or looked up. `ALLOWED` lists the modules in which such a word is not a
+dialect, with a reason.
 """
 
 import ast
@@ -22,7 +23,7 @@ ALLOWED = {
 
 
 def find_comparisons(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Return every constant with a dialect's name that code compares, matches or looks up."""
+    """Return every dialect name that code compares, matches or looks up."""
     for node in ast.walk(tree):
         operands: list[ast.AST] = []
         if isinstance(node, ast.Compare):
@@ -39,7 +40,7 @@ def find_comparisons(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def main() -> int:
-    """Print each comparison outside `dialects/`; exit 1 if there is one."""
+    """Print each comparison outside `dialects/`; exit with 1 if there is one."""
     found = 0
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()

@@ -1,6 +1,6 @@
-"""Check that no modules import each other in a circle: `python tools/check_imports.py`.
+"""Check that no modules import each other in a cycle: `python tools/check_imports.py`.
 
-An import inside a function counts, too. And a module does not import its own package when that package imports it.
+Imports inside functions count, too. A module must not import its own package if that package imports the module.
 """
 
 import sys
@@ -12,7 +12,7 @@ PACKAGE = "thresher"
 
 
 def find_circle(imports: dict[str, set[str]]) -> list[str]:
-    """Return the modules of one import circle, the first of them again at the end; none if there is no circle."""
+    """Return the modules of one import cycle, with the first one again at the end, or none."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -22,7 +22,7 @@ def find_circle(imports: dict[str, set[str]]) -> list[str]:
 
 
 def main() -> int:
-    """Print an import circle, if there is one; exit 1 then."""
+    """Print an import cycle if there is one, and exit with 1."""
     graph = grimp.build_graph(PACKAGE, cache_dir=None)
     imports = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
     circle = find_circle(imports)

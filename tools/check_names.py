@@ -1,6 +1,6 @@
 """Check that every public class and function name is defined once: `python tools/check_names.py`.
 
-A name that stands for two things has to be decoded with its module. `ALLOWED` names the few exceptions, with a reason.
+A name with two meanings is only clear together with its module. `ALLOWED` lists the few exceptions, with a reason.
 """
 
 import ast
@@ -29,7 +29,7 @@ def find_repeated_names(source: Path) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Print each repeated name; exit 1 if there is one."""
+    """Print each repeated name; exit with 1 if there is one."""
     repeated = find_repeated_names(SOURCE)
     for name, modules in sorted(repeated.items()):
         print(f"`{name}` is defined in {', '.join(modules)}: rename all but one, or add it to ALLOWED with a reason")

@@ -1,6 +1,6 @@
 """Draw what a command prints in a terminal as an SVG: `python tools/make_picture.py FILE.svg [COMMAND…]`.
 
-Without a command it draws `thresher fit` on a sample session, as the README shows it. The picture holds no fonts and no links.
+Without a command it draws `thresher fit` on a sample session, as in the README. It embeds no fonts and no links.
 """
 
 import io

@@ -1,7 +1,7 @@
 """Count the modules and functions that four journeys visit: `python tools/trace_journeys.py [--json]`.
 
-Each journey runs once on the samples, in a fresh process and a fresh home, so that nothing is imported or cached
-before it. Only functions of the package that are called count; what an import executes does not.
+Each journey runs once on the samples, in a new process with an empty home, so nothing is imported or cached before it.
+Only functions of the package that are called count, not the code that an import executes.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def longest_sample(home: Path) -> Path:
 
 
 def prepare_fit(home: Path) -> Callable[[], Any]:
-    """Read a session, fit it into a budget, emit it for an API."""
+    """Read a session, fit it into a budget, and emit it for an API."""
     import thresher  # noqa: PLC0415
 
     file = longest_sample(home)
@@ -40,7 +40,7 @@ def prepare_fit(home: Path) -> Callable[[], Any]:
 
 
 def prepare_window(home: Path) -> Callable[[], Any]:
-    """Send a session's messages through a window, once."""
+    """Fit a session's messages with a window, once."""
     import thresher  # noqa: PLC0415
 
     session: Any = thresher.read(longest_sample(home))
@@ -50,7 +50,7 @@ def prepare_window(home: Path) -> Callable[[], Any]:
 
 
 def prepare_search(home: Path) -> Callable[[], Any]:
-    """Search a memory that is up to date."""
+    """Search a synced memory."""
     from thresher.memory import Memory  # noqa: PLC0415
 
     longest_sample(home)
@@ -60,7 +60,7 @@ def prepare_search(home: Path) -> Callable[[], Any]:
 
 
 def prepare_replay(home: Path) -> Callable[[], Any]:
-    """Replay one session by one policy, as the command does, in this process."""
+    """Replay one session with one policy, in this process."""
     from click.testing import CliRunner  # noqa: PLC0415
 
     from thresher.cli import cli  # noqa: PLC0415
@@ -113,7 +113,7 @@ def run_journey(name: str) -> None:
 
 
 def main() -> None:
-    """Trace every journey, each in a process of its own."""
+    """Trace every journey in a separate process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--json", action="store_true", help="print data, not a table")
     parser.add_argument("--journey", choices=JOURNEYS, help=argparse.SUPPRESS)

@@ -1,7 +1,7 @@
 """Errors that a caller may catch.
 
 ThresherError
-├── ReadError       a file cannot be parsed as a conversation; UnknownFormatError: its format is unknown
+├── ReadError       a file that does not parse as a conversation; UnknownFormatError: its format is unknown
 │                   (files that parse in part return problems instead)
 ├── FormatError     unknown dialect or transcript format, or a value that does not match it
 ├── ConvertError    a history that the target dialect cannot encode
@@ -9,11 +9,11 @@ ThresherError
 ├── PlanError       a plan for another history
 ├── RepairError     an invalid history that no rule can repair
 ├── BudgetError     a history that cannot fit the budget; names the smallest size and the pinned content
-├── StoreError      the content store cannot be read or written; NotStoredError: unknown id;
+├── StoreError      a failed read or write of the content store; NotStoredError: unknown id;
 │                   AmbiguousIdError: a shortened id that matches several contents
 ├── CounterError    unknown token counter, or one that is not installed
-├── LedgerError     a window's ledger cannot be read or written
-├── ClientError     a client's configuration was not changed; ByHandError: change it by hand
+├── LedgerError     a failed read or write of a window's ledger
+├── ClientError     a client configuration that Thresher could not change; ByHandError: change it by hand
 ├── UnwrittenError  a client's conversation that is not in any file yet
 └── SummaryError    a model that returned no summary
 """
@@ -24,7 +24,7 @@ class ThresherError(Exception):
 
 
 class ReadError(ThresherError):
-    """A file cannot be parsed as a conversation."""
+    """A file does not parse as a conversation."""
 
 
 class UnknownFormatError(ReadError):
@@ -44,7 +44,7 @@ class OptionError(ThresherError):
 
 
 class PlanError(ThresherError):
-    """A plan was made for another history."""
+    """A plan for another history."""
 
 
 class BudgetError(ThresherError):

@@ -97,12 +97,12 @@ def test_results_are_printed_as_sessions_with_their_best_messages() -> None:
         "  [user] … We signed the JWT with a key of its own …  #12",
         "  [asst] No, with the old one.  #13",
         "  ... and 8 more matches",
-        "  also: 2 of its family (a, b)",
+        "  related: 2 of the same family (a, b)",
         "  show:   thresher show 0f3c9a1e --around 12",
         "  resume: cd ~/shop && claude --resume 0f3c9a1e",
         "",
-        "Found matches in 3 sessions (1 of them here, page 1)",
-        "left out: 12 in recalls, 3 in sub-agents; --all lets them in",
+        "Found matches in 3 sessions (1 on page 1)",
+        "excluded: 12 in recalls, 3 in sub-agents; use --all to include them",
         "next:   thresher search jwt --page 2",
     ]
 
@@ -135,7 +135,7 @@ def test_matches_are_highlighted() -> None:
 
 
 def test_a_session_without_a_file_is_marked() -> None:
-    assert "its file is gone" in texts(SearchResults("jwt", (session(gone=True),), 1))[0]
+    assert "the file is gone" in texts(SearchResults("jwt", (session(gone=True),), 1))[0]
 
 
 def test_control_codes_in_a_transcript_are_removed_and_do_not_break_lines() -> None:
@@ -239,7 +239,7 @@ def test_a_sync_reports_files_sizes_and_exclusions() -> None:
         report, MemorySizes(2_000_000, 300_000, 900_000, 4, 90), {"": 60, "short": 30, "recall": 10}
     )
     output = "\n".join(line.text for line in lines)
-    for expected in ("5 files", "2 new, 1 grown, 1 gone", "1 not readable", "40 new messages", "90 messages of 4 sess"):
+    for expected in ("5 files", "2 new, 1 grown, 1 gone", "1 unreadable", "40 new messages", "90 messages of 4 sess"):
         assert expected in output
     for expected in ("text 2.0 MB, archive 300.0 kB, index 900.0 kB", "40% of 100 texts", "30.0%"):
         assert expected in output
@@ -252,7 +252,7 @@ def test_a_sync_reports_files_sizes_and_exclusions() -> None:
 def test_a_sync_reports_expired_sessions() -> None:
     report = SyncReport(forgotten=3)
     assert (
-        "forgot 3 sessions older than the retention"
+        "forgot 3 sessions beyond the retention period"
         in [line.text for line in sync_report_lines(report, NO_SIZES, {})][1]
     )
     value = sync_report_value(report, NO_SIZES, {"": 60, "sub-agent": 30, "short": 10})
@@ -324,7 +324,7 @@ def test_show_rejects_a_message_number_out_of_range() -> None:
 def test_a_search_without_results_exits_with_1() -> None:
     result = run("search", "zyzzyva")
     assert result.exit_code == 1
-    assert "Nothing found" in result.stdout
+    assert "No matches" in result.stdout
     found = run("search", "zyzzyva", "--json")
     assert found.exit_code == 1
     assert json.loads(found.stdout)["sessions"] == []
@@ -422,7 +422,7 @@ def test_an_interrupted_first_sync_says_how_to_resume(capsys: pytest.CaptureFixt
 
 @pytest.mark.usefixtures("home")
 def test_an_invalid_date_is_a_clear_error() -> None:
-    assert "is no date" in str(run("search", "x", "--since", "soon").exception)
+    assert "invalid date" in str(run("search", "x", "--since", "soon").exception)
 
 
 @pytest.mark.usefixtures("home")
@@ -481,7 +481,7 @@ def test_an_agent_without_a_session_id_gets_a_hint(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("home")
 def test_exclusions_are_printed_on_request() -> None:
-    assert "Left out of searches" in run("search", "--left-out").stdout
+    assert "Excluded from searches" in run("search", "--left-out").stdout
     value = run_json("search", "--left-out")
     assert value["excluded_texts"].keys() == {"by_reason", "total", "share"}
     assert 0 < value["excluded_texts"]["share"] < 1
@@ -492,7 +492,7 @@ def test_exclusions_are_printed_on_request() -> None:
 def test_without_a_sync_new_sessions_are_not_found() -> None:
     result = run("search", *QUESTION, "--no-sync")
     assert result.exit_code == 1
-    assert "Nothing is remembered yet" in result.stdout
+    assert "The archive is empty" in result.stdout
 
 
 @pytest.mark.usefixtures("home")
@@ -507,7 +507,7 @@ def test_recall_cites_the_excerpts_of_a_session() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_recall_rejects_invalid_arguments() -> None:
-    assert "is called `nobody`" in str(run("recall", "nobody", "what").exception)
+    assert "has the id `nobody`" in str(run("recall", "nobody", "what").exception)
     assert "budget" in str(run("recall", "e923391d", "what", "--budget", "much").exception)
     assert "--model" in str(run("recall", "e923391d", "what", "--url", "http://localhost:1/v1").exception)
     assert run("recall", "e923391d").exit_code == 2
@@ -574,7 +574,7 @@ def test_sync_reports_new_messages_once(home: Path) -> None:
     assert first["messages"] == first["sizes"]["messages"] > 100
     second = run_json("sync", "--source", str(home / "runs"))
     assert (second["new"], second["grown"], second["messages"]) == (0, 0, 0)
-    assert "Kept: " in run("sync").stdout
+    assert "Archived: " in run("sync").stdout
     assert "memory" in run_json()
     assert "Archive: 6 sessions with" in run().output
 
@@ -655,7 +655,7 @@ def test_a_session_without_a_file_is_shown_from_the_archive(home: Path) -> None:
     assert SECRET not in run("convert", "111fbf01", "--to", "anthropic").stdout
     found = run_json("search", "bookkeeper", "CSV")["sessions"][0]
     assert found["file_deleted"] is True
-    assert "its file is gone" in run("search", "bookkeeper", "CSV").stdout
+    assert "the file is gone" in run("search", "bookkeeper", "CSV").stdout
 
 
 def test_secrets_are_redacted_in_every_part_of_a_session() -> None:

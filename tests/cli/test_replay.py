@@ -1,4 +1,4 @@
-"""`thresher replay`, as a person and as a program would use it."""
+"""`thresher replay`, for people and for programs."""
 
 import json
 import subprocess
@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 
 from thresher.budget import parse_token_count
 from thresher.cli import cli
-from thresher.cli import replay as replay_verb
 from thresher.cli.replay import DEFAULT_BUDGETS as SAID
 from thresher.cli.replay import PRICE_TABLES as CHOICES
 from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
-from thresher.replay import scores, sweep
+from thresher.replay import scores
 from thresher.replay.strategies import upper_bound
 from thresher.replay.strategies.registry import BUDGETS, PRICES
+from thresher.store import get_data_folder
 
 FIGURES = {
     "name",
@@ -36,7 +36,7 @@ FEW = ("--budget", "800,2400,6000", "--jobs", "1")
 
 
 def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
-    """An agent that reads modules, and now and then edits a line of one that it read long before."""
+    """Build an agent's session that reads modules and sometimes edits a line that it read long before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         arguments = {"file_path": f"/p/file_{n}.py"}
@@ -51,7 +51,7 @@ def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
 
 
 def chat(calls: int) -> list[dict[str, Any]]:
-    """The same kind of work in another API's words."""
+    """Build a similar session in another dialect."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         arguments = {"path": f"/p/file_{n // 2}.py", "wanted": f"handler_{n // 2}_x"}
@@ -87,7 +87,7 @@ def data(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_data_has_the_figures_of_each_policy(runs: Path) -> None:
+def test_json_contains_the_figures_of_each_policy(runs: Path) -> None:
     value = data(str(runs), *FEW)
     assert value["reference_definition"] == "v1"
     assert [one["name"] for one in value["strategies"]] == ["auto", "newest-batched", "oracle-batched", "full"]
@@ -109,7 +109,7 @@ def test_data_has_the_figures_of_each_policy(runs: Path) -> None:
     assert value["references"] == sum(one["references"] for one in value["sessions"]) > 0
 
 
-def test_the_figures_on_top_are_those_of_the_smallest_budget_that_serves_enough(runs: Path) -> None:
+def test_top_level_figures_are_those_of_the_smallest_sufficient_budget(runs: Path) -> None:
     for one in data(str(runs), *FEW)["strategies"]:
         enough = [point for point in one["points"] if point["served"] >= 0.95]
         expected = (
@@ -120,18 +120,19 @@ def test_the_figures_on_top_are_those_of_the_smallest_budget_that_serves_enough(
         assert expected.items() <= one.items()
 
 
-def test_a_person_is_told_what_was_measured_what_was_left_out_and_what_to_do_next(runs: Path) -> None:
+def test_report_shows_the_data_skipped_files_and_next_steps(runs: Path) -> None:
     (runs / "shopping.txt").write_text("milk")
     result = run(str(runs), *FEW)
     assert result.exit_code == 0
     output = " ".join(result.output.split())
     for expected in (
-        "definition v1", "3 sessions, 78 turns", "references", "prices: anthropic", "T95", "C95", "gap closed",
-        "newest-batched", "1 recording of fewer than 15 turns", "1 file in no known format", "--plot", "thresher fit",
-        "No way that keeps whole blocks", "Gap closed: 0 % = newest-batched, 100 % = oracle-batched.",
-        "Lost: of what was used, what was neither there nor said where to find.",
-        "by budget: served @ tokens per turn / cost", "No intervals: fewer than 5 sessions say too little",
-        "full, which has no budget: 100.0 % @",
+        "definition v1", "3 sessions, 78 turns", "references", "prices: anthropic", "tokens at 95 %", "cost at 95 %",
+        "lost at 95 %", "gap closed",
+        "newest-batched", "1 recording with fewer than 15 turns", "1 file of unknown format", "--plot", "thresher fit",
+        "No policy that keeps or drops whole messages", "Gap closed: 0 % = newest-batched, 100 % = oracle-batched",
+        "Lost at 95 %: share of the reused text that is neither in the request nor recoverable.",
+        "By token budget: turns served @ tokens per turn / cost", "Confidence intervals need at least 5 sessions.",
+        "full (no budget): 100.0 % @",
     ):  # fmt: skip
         assert expected in output
     assert "shopping" not in output
@@ -148,7 +149,7 @@ def test_several_formats_have_a_table_each(runs: Path) -> None:
     assert "openai-chat 1 session, 24 turns" in " ".join(run(str(runs), *FEW, "--policy", "recency").output.split())
 
 
-def test_the_plot_draws_every_policy_and_the_bound(runs: Path, tmp_path: Path) -> None:
+def test_plot_draws_every_policy_and_the_bound(runs: Path, tmp_path: Path) -> None:
     picture = tmp_path / "curves.svg"
     result = run(str(runs), *FEW, "--plot", str(picture))
     assert "chart written to" in result.output
@@ -158,7 +159,7 @@ def test_the_plot_draws_every_policy_and_the_bound(runs: Path, tmp_path: Path) -
         assert f">{name}<" in text
 
 
-def test_a_policy_of_the_users_own_is_measured_beside_the_others(runs: Path, tmp_path: Path) -> None:
+def test_user_policy_is_compared_with_the_others(runs: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def keep_all(history):\n    return ()\n")
     value = data(str(runs), *FEW, "--policy", f"{path}:keep_all", "--policy", "recency")
@@ -166,7 +167,7 @@ def test_a_policy_of_the_users_own_is_measured_beside_the_others(runs: Path, tmp
     assert value["strategies"][0]["sessions"] == 3
 
 
-def test_a_policy_that_raises_is_told_and_the_others_are_measured(runs: Path, tmp_path: Path) -> None:
+def test_policy_that_raises_is_reported_and_the_others_measured(runs: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def never(history):\n    raise ValueError('no \\x1b[31m way')\n")
     arguments = (str(runs), *FEW, "--policy", f"{path}:never", "--policy", "recency")
@@ -180,10 +181,10 @@ def test_a_policy_that_raises_is_told_and_the_others_are_measured(runs: Path, tm
     assert "ValueError: no  way" in result.stderr
     shown = run(*arguments)
     assert shown.exit_code == 1
-    assert "could not take 3 sessions" in shown.output
+    assert "failed on 3 sessions" in shown.output
 
 
-def test_a_named_file_that_cannot_be_read_is_told(runs: Path, tmp_path: Path) -> None:
+def test_unreadable_named_file_is_reported(runs: Path, tmp_path: Path) -> None:
     strange = tmp_path / "shopping.txt"
     strange.write_text("milk")
     result = run(str(runs), str(strange), *FEW, "--policy", "recency", "--json")
@@ -192,7 +193,7 @@ def test_a_named_file_that_cannot_be_read_is_told(runs: Path, tmp_path: Path) ->
     assert len(json.loads(result.stdout)["sessions"]) == 3
 
 
-def test_nothing_to_measure_is_said_clearly(tmp_path: Path) -> None:
+def test_nothing_to_measure_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "short.json").write_text(json.dumps(conversation(6, 0)))
     result = run(str(tmp_path), *FEW)
     assert isinstance(result.exception, ReadError)
@@ -200,7 +201,7 @@ def test_nothing_to_measure_is_said_clearly(tmp_path: Path) -> None:
     assert "(1 is shorter)" in str(result.exception)
 
 
-def test_no_files_at_all_is_said_clearly(tmp_path: Path) -> None:
+def test_no_files_is_a_clear_error(tmp_path: Path) -> None:
     result = run(str(tmp_path))
     assert isinstance(result.exception, ReadError)
     assert f"no session files found in `{tmp_path}`" in str(result.exception)
@@ -208,38 +209,28 @@ def test_no_files_at_all_is_said_clearly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["missing/curves.svg", "run-0.json/curves.svg"])
-def test_a_picture_that_cannot_be_written_is_refused_before_any_work(
-    place: str, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[object] = []
-    monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: begun.append(1))
+def test_unwritable_chart_is_refused_before_any_work(place: str, runs: Path) -> None:
     result = run(str(runs), *FEW, "--plot", str(runs / place))
     assert isinstance(result.exception, OptionError)
     assert "does not exist" in str(result.exception)
-    assert begun == []
+    assert not (get_data_folder() / "replay").exists()
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_a_picture_that_fails_takes_no_figures_with_it(
-    as_json: bool, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full_disk(*_: object) -> None:
-        raise ConvertError("the disk is full")
-
-    monkeypatch.setattr(replay_verb, "write_output_file", full_disk)
+def test_failed_chart_keeps_the_figures(as_json: bool, runs: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "curves.svg"
+    chart.symlink_to(tmp_path / "missing" / "curves.svg")
     arguments = ("--json",) if as_json else ()
-    result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(tmp_path / "curves.svg"), *arguments)
+    result = run(str(runs), *FEW, "--policy", "recency", "--plot", str(chart), *arguments)
     assert isinstance(result.exception, ConvertError)
-    assert "T95" in result.output or json.loads(result.stdout)["strategies"]
+    assert "tokens at 95 %" in result.output or json.loads(result.stdout)["strategies"]
     assert "chart written to" not in result.output
 
 
-def test_whoever_stops_it_is_told_that_it_goes_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sweep, "run_sweep", stopped)
-    result = run(str(runs), *FEW)
+def test_interrupted_replay_says_that_it_resumes(runs: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "stop.py"
+    policy.write_text("def stop(history):\n    raise KeyboardInterrupt\n")
+    result = run(str(runs), *FEW, "--policy", f"{policy}:stop")
     assert result.exit_code == 130
     assert result.stderr == "Interrupted. Run the same command to resume.\n"
 
@@ -259,11 +250,11 @@ def test_wrong_use_is_refused_before_any_work(arguments: tuple[str, ...], told: 
     assert told in str(result.exception)
 
 
-def test_a_way_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strategy_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(str(runs), *FEW, "--policy", "controls").exit_code == 0
 
-    def stingy(floors: list[upper_bound.MinimumCost], tokens: float) -> float:
-        return upper_bound.most_served(floors, tokens) / 2
+    def stingy(minimum_costs: list[upper_bound.MinimumCost], tokens: float) -> float:
+        return upper_bound.most_served(minimum_costs, tokens) / 2
 
     monkeypatch.setattr(scores, "most_served", stingy)
     result = run(str(runs), *FEW, "--policy", "recency")
@@ -272,27 +263,27 @@ def test_a_way_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.Mon
     assert "the measure is wrong" in result.stderr
 
 
-def test_price_lists_are_those_that_the_measure_has(runs: Path) -> None:
+def test_price_lists_agree_with_the_registry(runs: Path) -> None:
     assert tuple(PRICES) == CHOICES
     found = [data(str(runs), *FEW, "--policy", "recency", "--prices", prices) for prices in PRICES]
     assert [value["prices"] for value in found] == list(PRICES)
     assert len({value["strategies"][0]["points"][0]["cost"] for value in found}) > 1
 
 
-def test_budgets_are_those_that_the_measure_has(runs: Path) -> None:
+def test_budgets_agree_with_the_registry(runs: Path) -> None:
     assert tuple(map(parse_token_count, SAID.split(","))) == BUDGETS
     points = data(str(runs), "--policy", "recency", "--jobs", "1")["strategies"][0]["points"]
     assert sorted(point["budget"] for point in points) == [*BUDGETS]
     assert f"Default: {SAID}." in "".join(run("--help").output.split()).replace("Default:", "Default: ")
 
 
-def test_places_are_chosen_as_with_other_verbs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "empty")
+def test_sources_are_selected_as_in_other_commands(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "empty"))
     value = data("--no-discover", "--source", str(runs), *FEW, "--policy", "recency")
     assert len(value["sessions"]) == 3
 
 
-def test_help_loads_nothing_of_the_measure() -> None:
+def test_help_does_not_load_replay() -> None:
     script = (
         "import sys\nfrom thresher.cli import cli\n"
         "try:\n    cli(['replay', '--help'], standalone_mode=False)\nexcept SystemExit:\n    pass\n"

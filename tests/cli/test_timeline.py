@@ -1,4 +1,4 @@
-"""`files` and `changelog`, as a person and as a program would use them."""
+"""`files` and `changelog`, for people and for programs."""
 
 import json
 from pathlib import Path
@@ -30,8 +30,8 @@ def answer(number: int, text: str) -> str:
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file with one session, on a machine that has no other."""
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    """Write a file with one session, on a machine without other sessions."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher"))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "PI_CODING_AGENT_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -56,13 +56,13 @@ def run(*arguments: str) -> Result:
     return result
 
 
-def test_the_table_says_what_was_done_and_what_is_known(session: str) -> None:
+def test_table_shows_activity_and_knowledge(session: str) -> None:
     result = run("files", session)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "turns  reads  edits  writes  state  file",
-        "  1-3             2       1  gaps   config.py",
-        "1 file; the state at the end is known of 0, with gaps of 1",
+        "turns  reads  edits  writes  final text  file",
+        "  1-3             2       1  uncertain   config.py",
+        "1 file: final text known for 0, uncertain for 1",
     ]
     (value,) = json.loads(run("files", session, "--json").stdout)["files"]
     assert value == {
@@ -71,17 +71,17 @@ def test_the_table_says_what_was_done_and_what_is_known(session: str) -> None:
     }  # fmt: skip
 
 
-def test_the_history_of_one_file(session: str) -> None:
+def test_history_of_one_file(session: str) -> None:
     lines = run("files", session, "config.py").stdout.splitlines()
     assert lines[0] == "config.py"
     assert lines[1].split() == ["turn", "1", "write", "+1", "−0", "Step", "1.", "#1"]
-    assert lines[-1] == "  - turn 3: an edit that does not say what it wrote"
+    assert lines[-1] == "  - turn 3: an edit with unknown text"
     value = json.loads(run("files", session, "config.py", "--json").stdout)
     assert [event["operation"] for event in value["events"]] == ["write", "edit", "edit"]
     assert "text" not in value
 
 
-def test_the_text_after_a_turn_and_its_gaps(session: str) -> None:
+def test_text_after_a_turn_and_its_gaps(session: str) -> None:
     known = run("files", session, "config.py", "--at", "2")
     assert (known.exit_code, known.stdout, known.stderr) == (0, "a = 2\n", "")
     unsure = run("files", session, "config.py", "--at", "3")
@@ -91,7 +91,7 @@ def test_the_text_after_a_turn_and_its_gaps(session: str) -> None:
     assert value == {"schema": 1, "path": "/w/config.py", "turn": 1, "text": "a = 1\n", "exact": True, "gaps": []}
 
 
-def test_what_the_session_did_as_a_diff(session: str) -> None:
+def test_session_changes_as_a_diff(session: str) -> None:
     result = run("files", session, "config.py", "--diff", "--at", "2")
     assert (result.exit_code, result.stdout) == (0, "--- /dev/null\n+++ b/config.py\n@@ -0,0 +1 @@\n+a = 2\n")
     every = run("files", session, "--diff", "--json")
@@ -103,11 +103,11 @@ def test_what_the_session_did_as_a_diff(session: str) -> None:
     "arguments",
     [("--at", "2"), ("config.py", "--at", "99"), ("nothing.py",)],
 )
-def test_wrong_use_is_told(session: str, arguments: tuple[str, ...]) -> None:
+def test_wrong_use_is_an_error(session: str, arguments: tuple[str, ...]) -> None:
     assert isinstance(run("files", session, *arguments).exception, OptionError)
 
 
-def test_a_changelog_of_a_file(session: str) -> None:
+def test_changelog_of_a_file(session: str) -> None:
     result = run("changelog", session)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[2:] == [
@@ -119,7 +119,7 @@ def test_a_changelog_of_a_file(session: str) -> None:
     ]
 
 
-def test_a_changelog_of_a_project_comes_from_memory(session: str) -> None:
+def test_changelog_of_a_project_comes_from_the_archive(session: str) -> None:
     where = ("--no-discover", "--source", session)
     value = json.loads(run("changelog", "--project", "/w", "--since", "2026-02-01", "--json", *where).stdout)
     assert [(one["path"], len(one["entries"])) for one in value["files"]] == [("config.py", 3)]
@@ -128,6 +128,6 @@ def test_a_changelog_of_a_project_comes_from_memory(session: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("x", "--project", "y")])
-def test_a_changelog_of_nothing_or_of_both_is_wrong_use(session: str, arguments: tuple[str, ...]) -> None:
+def test_changelog_needs_exactly_one_source(session: str, arguments: tuple[str, ...]) -> None:
     assert session
     assert isinstance(run("changelog", *arguments).exception, OptionError)

@@ -1,4 +1,4 @@
-"""What the tests of real clients share: where they are installed, a home of their own, and an end to every process."""
+"""Shared by the tests of real clients: where they are installed, a separate home, and termination of all processes."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 LIMIT = 60
-"""Seconds that a client may take."""
-# Read before `own_home` takes away what starts with our name.
+"""Timeout of a client, in seconds."""
+# Read before `own_home` removes all variables of Thresher.
 FOLDER = os.environ.get("THRESHER_CLIENTS", "")
 NEEDS_CLIENTS = pytest.mark.skipif(not FOLDER, reason="needs clients from npm: `make clients` runs these")
 THRESHER = Path(sys.executable).with_name("thresher")
@@ -37,23 +37,23 @@ base_url = "{url}/v1"
 wire_api = "responses"
 env_key = "SCRIPTED_KEY"
 """
-"""What Codex is told of a scripted model."""
+"""Settings that connect Codex to a scripted model."""
 
 
 def installed(name: str) -> str:
-    """The program of a client."""
+    """Return the program of a client."""
     return str(Path(FOLDER, "node_modules", ".bin", name).absolute())
 
 
 def own_environment(home: Path, **more: str) -> dict[str, str]:
-    """What a client and the servers that it starts get to see: nothing of whoever runs the tests."""
+    """Return the environment of a client and its servers, without anything of the user who runs the tests."""
     home.mkdir(parents=True, exist_ok=True)
     folders = {"HOME": str(home), "TMPDIR": str(home), "CLAUDE_CODE_TMPDIR": str(home)}
     return {"PATH": os.environ["PATH"], **folders, "THRESHER_HOME": str(home / "thresher"), **more}
 
 
 def behind_proxy(url: str) -> dict[str, str]:
-    """All that is not on loopback goes to a proxy, which refuses it."""
+    """Return variables that send everything outside loopback to a proxy, which rejects it."""
     return {"HTTP_PROXY": url, "HTTPS_PROXY": url, "ALL_PROXY": url, "NO_PROXY": "127.0.0.1,localhost"}
 
 
@@ -61,12 +61,12 @@ def behind_proxy(url: str) -> dict[str, str]:
 def started(
     command: list[str], environment: dict[str, str], folder: Path, *, talks: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """A program that is gone afterwards, with all that it started; only one that talks has a standard input."""
+    """Run a program and end it with all its child processes; only an interactive one has a standard input."""
     pipe, given = subprocess.PIPE, subprocess.PIPE if talks else subprocess.DEVNULL
     with subprocess.Popen(
         command, env=environment, cwd=folder, stdin=given, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
-        # Whoever reads from it line by line would wait for ever.
+        # A client that reads lines from it would wait forever.
         watch = Timer(LIMIT + 10, _end, [process.pid])
         watch.start()
         try:
@@ -77,12 +77,12 @@ def started(
 
 
 def _end(group: int) -> None:
-    with suppress(ProcessLookupError):  # nobody is left
+    with suppress(ProcessLookupError):  # no process is left
         os.killpg(group, signal.SIGKILL)
 
 
 def ran(command: list[str], environment: dict[str, str], folder: Path) -> str:
-    """What a program writes that ends well and soon."""
+    """Return the output of a program that must succeed in time."""
     with started(command, environment, folder) as process:
         written, problems = process.communicate(timeout=LIMIT)
     assert process.returncode == 0, f"{written}\n{problems}"
@@ -90,7 +90,7 @@ def ran(command: list[str], environment: dict[str, str], folder: Path) -> str:
 
 
 def ran_json(command: list[str], environment: dict[str, str], folder: Path) -> dict[str, Any]:
-    """The same for one that writes one JSON object, be it after some words."""
+    """Return the JSON object that a program prints, perhaps after other text."""
     written = ran(command, environment, folder)
     found: dict[str, Any] = json.loads(written[written.index("{") :])
     return found

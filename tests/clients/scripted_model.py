@@ -1,7 +1,7 @@
-"""A model on loopback that plays a story: each request is asked which turn of it this is, and gets that turn.
+"""A model on loopback that plays a story: each request selects a turn of the story and gets it as the answer.
 
-It speaks what agents speak to their models, streamed: Anthropic's Messages, OpenAI's Responses, Gemini's
-generateContent. Every other way out of a client is a proxy that leads here, too, and that lets nothing through.
+It streams the APIs of the agents: Anthropic's Messages, OpenAI's Responses, Gemini's generateContent. All other
+connections of a client go through a proxy that also leads here and rejects them.
 """
 
 import json
@@ -14,14 +14,14 @@ Json = dict[str, Any]
 
 
 class Call(NamedTuple):
-    """A tool call that the model makes."""
+    """A tool call of the model."""
 
     name: str
     arguments: Json
 
 
 class Turn(NamedTuple):
-    """What the model says, and what it calls."""
+    """Text and calls of one model turn."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -29,58 +29,58 @@ class Turn(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of a call, as the client sends it back."""
+    """Result of a call, as the client sends it back."""
 
     tool: str
     text: str
 
 
-class Asked(NamedTuple):
-    """A request, as far as stories look at it."""
+class ModelRequest(NamedTuple):
+    """The parts of a request that stories use."""
 
     prompts: list[str]
-    """What stands in the user's messages beside results."""
+    """Text of the user messages without results."""
     results: list[Result]
     tools: list[str]
 
     def has_prompt(self, words: str) -> bool:
-        """Whether a user's message says this."""
+        """Return True if a user message contains this text."""
         return any(words in prompt for prompt in self.prompts)
 
 
-Story = Callable[[Asked], Turn]
+Story = Callable[[ModelRequest], Turn]
 
 
 class ScriptedModel(ThreadingHTTPServer):
-    """Serves on a free port until `close`; `asked` is all that came."""
+    """Serves on a free port until `close`; `requests` holds all of them."""
 
     daemon_threads = True
 
     def __init__(self, story: Story) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.story = story
-        self.asked: list[Asked] = []
+        self.requests: list[ModelRequest] = []
         self._lock = Lock()
         self._thread = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self.shutdown()
         self.server_close()
         self._thread.join()
 
-    def turn(self, asked: Asked) -> tuple[Turn, str]:
-        """The turn of the story for a request, and a number that makes its ids unique."""
+    def turn(self, request: ModelRequest) -> tuple[Turn, str]:
+        """Return the turn of the story for a request, and a number for unique ids."""
         with self._lock:
-            self.asked.append(asked)
-            number = str(len(self.asked))
-        return self.story(asked), number
+            self.requests.append(request)
+            number = str(len(self.requests))
+        return self.story(request), number
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """What was asked is kept instead."""
+        """Log nothing: `requests` keeps them."""
 
 
 def _named(event: Json) -> str:
@@ -122,7 +122,7 @@ def _text(content: str | list[Json]) -> str:
     return content if isinstance(content, str) else "\n".join(block.get("text", "") for block in content)
 
 
-def _read_messages(body: Json) -> Asked:
+def _read_messages(body: Json) -> ModelRequest:
     prompts, results, names = [], [], {}
     for message in body["messages"]:
         content = message["content"]
@@ -134,7 +134,7 @@ def _read_messages(body: Json) -> Asked:
                     results.append(Result(names[block["tool_use_id"]], _text(block["content"])))
                 case "text" if message["role"] == "user":
                     prompts.append(block["text"])
-    return Asked(prompts, results, [tool["name"] for tool in body.get("tools", ())])
+    return ModelRequest(prompts, results, [tool["name"] for tool in body.get("tools", ())])
 
 
 def _write_message(turn: Turn, number: str) -> Iterator[Json]:
@@ -159,7 +159,7 @@ def _write_message(turn: Turn, number: str) -> Iterator[Json]:
     yield {"type": "message_stop"}
 
 
-def _read_responses(body: Json) -> Asked:
+def _read_responses(body: Json) -> ModelRequest:
     prompts, results, names = [], [], {}
     for item in body["input"]:
         match item["type"]:
@@ -169,11 +169,11 @@ def _read_responses(body: Json) -> Asked:
                 results.append(Result(names[item["call_id"]], _text(item["output"])))
             case "message" if item["role"] == "user":
                 prompts.append(_text(item["content"]))
-    return Asked(prompts, results, [name for tool in body["tools"] for name in _names(tool)])
+    return ModelRequest(prompts, results, [name for tool in body["tools"] for name in _names(tool)])
 
 
 def _names(tool: Json) -> Iterator[str]:
-    """The tools of a server come together, in one namespace."""
+    """Yield the tools, which a client groups into one namespace per server."""
     if tool["type"] == "namespace":
         yield from (_joined(tool["name"], one["name"]) for one in tool["tools"])
     else:
@@ -203,7 +203,7 @@ def _write_response(turn: Turn, number: str) -> Iterator[Json]:
     yield {"type": "response.completed", "response": {"id": f"resp_{number}", "usage": usage}}
 
 
-def _read_contents(body: Json) -> Asked:
+def _read_contents(body: Json) -> ModelRequest:
     prompts, results = [], []
     for content in body["contents"]:
         for part in content["parts"]:
@@ -213,7 +213,7 @@ def _read_contents(body: Json) -> Asked:
             elif content["role"] == "user" and "text" in part:
                 prompts.append(part["text"])
     tools = [one["name"] for tool in body.get("tools", ()) for one in tool.get("functionDeclarations", ())]
-    return Asked(prompts, results, tools)
+    return ModelRequest(prompts, results, tools)
 
 
 def _write_content(turn: Turn, number: str) -> Iterator[Json]:
@@ -227,9 +227,9 @@ def _write_content(turn: Turn, number: str) -> Iterator[Json]:
     yield {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted", "responseId": f"r{number}"}
 
 
-DIALECTS: dict[str, tuple[Callable[[Json], Asked], Callable[[Turn, str], Iterator[Json]]]] = {
+DIALECTS: dict[str, tuple[Callable[[Json], ModelRequest], Callable[[Turn, str], Iterator[Json]]]] = {
     "messages": (_read_messages, _write_message),
     "responses": (_read_responses, _write_response),
     "streamGenerateContent": (_read_contents, _write_content),
 }
-"""By the last word of the address."""
+"""Answer by the last segment of the path."""

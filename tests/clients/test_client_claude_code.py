@@ -1,7 +1,7 @@
-"""Claude Code with the server, and with a model that plays a story: real sub-agents ask what their parents knew.
+"""Claude Code with the server and a scripted model: real sub-agents request the context of their parents.
 
-A story knows a sub-agent by the words of its prompt. What the server answers is looked at where it matters: in the
-request in which the client hands it to the model.
+A story recognizes a sub-agent by the words of its prompt. The tests read the answer of the server from the request in
+which the client passes it to the model.
 """
 
 import json
@@ -27,7 +27,7 @@ from real_clients import (
     ran_json,
     started,
 )
-from scripted_model import Asked, Call, ScriptedModel, Story, Turn
+from scripted_model import Call, ModelRequest, ScriptedModel, Story, Turn
 
 from thresher.memory import Memory
 
@@ -37,7 +37,7 @@ ASK = Turn("I ask what is known.", (Call(GET_CONTEXT, {}),))
 
 
 class Claude:
-    """Claude Code in a home of its own, in one folder, with a model that plays a story."""
+    """Claude Code in its own home and one folder, with a scripted model."""
 
     def __init__(self, place: Path, model: ScriptedModel) -> None:
         self.home, self.folder, self.model = place / "home", place / "project", model
@@ -48,7 +48,7 @@ class Claude:
             ANTHROPIC_API_KEY="dummy",
             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
             DISABLE_AUTOUPDATER="1",
-            MCP_CONNECTION_NONBLOCKING="0",  # or the first turn goes without a server that takes its time to start
+            MCP_CONNECTION_NONBLOCKING="0",  # otherwise the first turn starts without a server that is slow to start
             **behind_proxy(model.url),
         )
         self._config = place / "mcp.json"
@@ -56,25 +56,25 @@ class Claude:
         self._config.write_text(json.dumps({"mcpServers": {"thresher": server}}))
 
     def command(self, *words: str) -> list[str]:
-        """Root may not skip permissions, so that what is needed is allowed by name."""
+        """Allow the needed tools by name, since root may not skip permissions."""
         servers = ["--mcp-config", str(self._config), "--strict-mcp-config"]
         return [installed("claude"), "-p", *words, *servers, "--allowedTools", "Agent,Read,mcp__thresher"]
 
     def says(self, prompt: str, folder: Path | None = None) -> dict[str, Any]:
-        """What comes of one prompt: its answer, its session's id."""
-        told = ran_json(self.command(prompt, "--output-format", "json"), self.environment, folder or self.folder)
-        assert not told["is_error"], told
-        return told
+        """Return the answer to one prompt and the session id."""
+        reply = ran_json(self.command(prompt, "--output-format", "json"), self.environment, folder or self.folder)
+        assert not reply["is_error"], reply
+        return reply
 
     def await_written(self, words: str, files: str = "*.jsonl") -> None:
-        """Wait until a conversation is on disk up to here: it comes there 0.1 s late, and real models are slower."""
+        """Wait until a conversation is on disk up to a text: Claude Code writes 0.1 s late, real models are slower."""
         folder = self.home / ".claude" / "projects"
         _await(lambda: any(words in path.read_text() for path in folder.glob(f"*/{files}")))
 
     def contexts(self, prompt: str) -> list[str]:
-        """What the model was told by get_context in conversations with this prompt."""
-        asked = [one for one in self.model.asked if one.has_prompt(prompt)]
-        return [one.results[-1].text for one in asked if one.results and one.results[-1].tool == GET_CONTEXT]
+        """Return the answers of get_context in conversations with this prompt."""
+        requests = [one for one in self.model.requests if one.has_prompt(prompt)]
+        return [one.results[-1].text for one in requests if one.results and one.results[-1].tool == GET_CONTEXT]
 
 
 def _await(is_so: Callable[[], bool]) -> None:
@@ -86,7 +86,7 @@ def _await(is_so: Callable[[], bool]) -> None:
 
 
 def _say(process: Popen[str], prompt: str) -> None:
-    """Say something to a client that talks, and hear it out."""
+    """Send a message to an interactive client and return its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps({"type": "user", "message": {"role": "user", "content": prompt}}) + "\n")
@@ -116,45 +116,45 @@ def _spawn(*prompts: str) -> tuple[Call, ...]:
     )
 
 
-def test_a_sub_agent_learns_what_its_parent_knew(make_claude: Callable[[Story], Claude]) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.has_prompt("Count the windows"):
-            if asked.results:
+def test_a_sub_agent_gets_the_context_of_its_parent(make_claude: Callable[[Story], Claude]) -> None:
+    def story(request: ModelRequest) -> Turn:
+        if request.has_prompt("Count the windows"):
+            if request.results:
                 return Turn("They are seven.")
             claude.await_written("Count the windows")
             return ASK
-        if not asked.results:
+        if not request.results:
             return Turn("I look at the notes.", (Call("Read", {"file_path": str(claude.folder / "notes.md")}),))
-        if asked.results[-1].tool == "Read":
+        if request.results[-1].tool == "Read":
             return Turn("The notes say it: a helper for the KESTREL house.", _spawn("Count the windows, OSPREY."))
         return Turn("All done.")
 
     claude = make_claude(story)
     (claude.folder / "notes.md").write_text("The house is called KESTREL.\n")
-    told = claude.says("The password is XYZZY-4711. See notes.md, and get help.")
-    assert told["result"] == "All done."
-    seen = {name.removeprefix("mcp__thresher__") for name in claude.model.asked[0].tools if "thresher" in name}
+    reply = claude.says("The password is XYZZY-4711. See notes.md, and get help.")
+    assert reply["result"] == "All done."
+    seen = {name.removeprefix("mcp__thresher__") for name in claude.model.requests[0].tools if "thresher" in name}
     assert seen == TOOLS
 
     (context,) = claude.contexts("Count the windows")
     assert "The password is XYZZY-4711." in context
     assert "a helper for the KESTREL house" in context
-    assert f"session {told['session_id'][:8]} (claude-code), when it started sub-agent " in context
+    assert f"session {reply['session_id'][:8]} (claude-code), when it started sub-agent " in context
     assert "OSPREY" not in context
     assert "I ask what is known." not in context
 
 
-def test_each_of_several_sub_agents_learns_what_was_known_at_its_start(
+def test_each_of_several_sub_agents_gets_the_context_at_its_start(
     make_claude: Callable[[Story], Claude],
 ) -> None:
-    def story(asked: Asked) -> Turn:
+    def story(request: ModelRequest) -> Turn:
         for helper in ("helper ONE", "helper TWO", "helper THREE"):
-            if asked.has_prompt(helper):
-                if asked.results:
+            if request.has_prompt(helper):
+                if request.results:
                     return Turn(f"This was {helper}.")
                 claude.await_written(helper)
                 return ASK
-        match len(asked.results):
+        match len(request.results):
             case 0:
                 return Turn("Two at once.", _spawn("You are helper ONE.", "You are helper TWO."))
             case 2:
@@ -171,14 +171,14 @@ def test_each_of_several_sub_agents_learns_what_was_known_at_its_start(
         assert f"You are {helper}" not in context
 
 
-def test_two_clients_in_one_folder_are_told_apart(make_claude: Callable[[Story], Claude]) -> None:
+def test_two_clients_in_one_folder_are_distinguished(make_claude: Callable[[Story], Claude]) -> None:
     passwords = ["XYZZY-1", "XYZZY-2"]
 
-    def story(asked: Asked) -> Turn:
-        password = next(one for one in passwords if asked.has_prompt(one))
-        if asked.results:
+    def story(request: ModelRequest) -> Turn:
+        password = next(one for one in passwords if request.has_prompt(one))
+        if request.results:
             return Turn("Done.")
-        if not asked.has_prompt("You help"):
+        if not request.has_prompt("You help"):
             return Turn("Help!", _spawn(f"You help {password}."))
         for each in passwords:
             claude.await_written(f"You help {each}.")
@@ -198,11 +198,11 @@ def test_two_clients_in_one_folder_are_told_apart(make_claude: Callable[[Story],
 
 
 def test_after_clear_a_sub_agent_belongs_to_the_new_conversation(make_claude: Callable[[Story], Claude]) -> None:
-    def story(asked: Asked) -> Turn:
-        number = "two" if asked.has_prompt("number two") else "one"
-        if asked.results:
+    def story(request: ModelRequest) -> Turn:
+        number = "two" if request.has_prompt("number two") else "one"
+        if request.results:
             return Turn("Done.")
-        if not asked.has_prompt("You help"):
+        if not request.has_prompt("You help"):
             return Turn("Help!", _spawn(f"You help number {number}."))
         claude.await_written(f"You help number {number}.")
         return ASK
@@ -217,14 +217,14 @@ def test_after_clear_a_sub_agent_belongs_to_the_new_conversation(make_claude: Ca
     assert "XYZZY-2" in context
 
 
-def test_a_sub_agent_of_a_sub_agent_learns_what_its_own_parent_knew(make_claude: Callable[[Story], Claude]) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.results:
+def test_a_nested_sub_agent_gets_the_context_of_its_own_parent(make_claude: Callable[[Story], Claude]) -> None:
+    def story(request: ModelRequest) -> Turn:
+        if request.results:
             return Turn("Done.")
-        if asked.has_prompt("You are the second."):
+        if request.has_prompt("You are the second."):
             claude.await_written("I know of the HERON.", "*/subagents/*.jsonl")
             return ASK
-        if asked.has_prompt("You are the first."):
+        if request.has_prompt("You are the first."):
             return Turn("I know of the HERON.", _spawn("You are the second."))
         return Turn("Help!", _spawn("You are the first."))
 
@@ -235,11 +235,11 @@ def test_a_sub_agent_of_a_sub_agent_learns_what_its_own_parent_knew(make_claude:
     assert "You are the second." not in context
 
 
-def test_while_others_read_no_sub_agent_gets_another_conversation(make_claude: Callable[[Story], Claude]) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.results or asked.has_prompt("Earlier"):
+def test_concurrent_readers_never_get_another_conversation(make_claude: Callable[[Story], Claude]) -> None:
+    def story(request: ModelRequest) -> Turn:
+        if request.results or request.has_prompt("Earlier"):
             return Turn("Done.")
-        if not asked.has_prompt("You help."):
+        if not request.has_prompt("You help."):
             return Turn("Help!", _spawn("You help."))
         claude.await_written("You help.")
         reading.start()
@@ -262,17 +262,17 @@ def test_while_others_read_no_sub_agent_gets_another_conversation(make_claude: C
     assert "XYZZY-2" in context
 
 
-# It may be written in time where the machine is busy.
-def test_a_sub_agent_that_asks_at_once_learns_what_was_known_at_its_start(
+# On a busy machine it may be written in time.
+def test_a_sub_agent_that_asks_at_once_gets_the_context_at_its_start(
     make_claude: Callable[[Story], Claude],
 ) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.has_prompt("helper TWO"):
-            return Turn("Done.") if asked.results else ASK
-        if asked.has_prompt("helper ONE"):
+    def story(request: ModelRequest) -> Turn:
+        if request.has_prompt("helper TWO"):
+            return Turn("Done.") if request.results else ASK
+        if request.has_prompt("helper ONE"):
             claude.await_written("helper ONE")
-            return Turn("Done.") if asked.results else ASK
-        match len(asked.results):
+            return Turn("Done.") if request.results else ASK
+        match len(request.results):
             case 0:
                 return Turn("First one.", _spawn("You are helper ONE."))
             case 1:
@@ -288,10 +288,10 @@ def test_a_sub_agent_that_asks_at_once_learns_what_was_known_at_its_start(
 def test_a_past_session_is_found_and_read(make_claude: Callable[[Story], Claude], tmp_path: Path) -> None:
     question = "Why does the kiln crack the glaze?"
 
-    def story(asked: Asked) -> Turn:
-        if not asked.has_prompt("Ask what we knew"):
+    def story(request: ModelRequest) -> Turn:
+        if not request.has_prompt("Ask what we knew"):
             return Turn("The damper was shut too early: the kiln cooled at 300 degrees an hour.")
-        match asked.results:
+        match request.results:
             case []:
                 claude.await_written("Ask what we knew")
                 return Turn("I search.", (Call("mcp__thresher__search_sessions", {"query": question}),))
@@ -303,10 +303,10 @@ def test_a_past_session_is_found_and_read(make_claude: Callable[[Story], Claude]
 
     claude = make_claude(story)
     past = claude.says(question, folder=tmp_path)["session_id"]
-    asking = claude.says(f"Ask what we knew: {question}")
-    assert asking["result"] == "All done."
-    found, read = claude.model.asked[-1].results
+    reply = claude.says(f"Ask what we knew: {question}")
+    assert reply["result"] == "All done."
+    found, read = claude.model.requests[-1].results
     assert found.text.startswith("1 session found\n")
     assert f"\n{past[:8]} | " in found.text
-    assert asking["session_id"][:8] not in found.text
+    assert reply["session_id"][:8] not in found.text
     assert "the kiln cooled at 300 degrees an hour" in read.text

@@ -1,4 +1,4 @@
-"""Codex with the server, and with a model that plays a story: it asks what is known, and has sub-agents."""
+"""Codex with the server and a scripted model: it requests its context and starts sub-agents."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from real_clients import CODEX, NEEDS_CLIENTS, THRESHER, TOOLS, behind_proxy, installed, own_environment, ran
-from scripted_model import Asked, Call, ScriptedModel, Story, Turn
+from scripted_model import Call, ModelRequest, ScriptedModel, Story, Turn
 
 pytestmark = NEEDS_CLIENTS
 SERVER = """
@@ -23,7 +23,7 @@ ASK = Turn("I ask what is known.", (Call(GET_CONTEXT, {}),))
 
 
 class Codex:
-    """Codex in a home of its own, with a model that plays a story."""
+    """Codex in its own home, with a scripted model."""
 
     def __init__(self, place: Path, model: ScriptedModel) -> None:
         home, self.folder, self.model = place / "home", place / "project", model
@@ -35,7 +35,7 @@ class Codex:
         )
 
     def says(self, prompt: str, folder: Path | None = None) -> str:
-        """The id of the session in which a prompt was answered."""
+        """Return the id of the session that answered a prompt."""
         command = [installed("codex"), "exec", "--skip-git-repo-check", "--json", prompt]
         first, *_ = ran(command, self._environment, folder or self.folder).splitlines()
         return str(json.loads(first)["thread_id"])
@@ -53,10 +53,10 @@ def make_codex(tmp_path: Path) -> Iterator[Callable[[Story], Codex]]:
         yield make
 
 
-def test_it_lists_the_tools_and_asks_what_is_known(make_codex: Callable[[Story], Codex]) -> None:
-    codex = make_codex(lambda asked: Turn("Done.") if asked.results else ASK)
+def test_it_lists_the_tools_and_requests_its_context(make_codex: Callable[[Story], Codex]) -> None:
+    codex = make_codex(lambda request: Turn("Done.") if request.results else ASK)
     session = codex.says("The password is XYZZY-4711.")
-    last = codex.model.asked[-1]
+    last = codex.model.requests[-1]
     assert {name.removeprefix("mcp__thresher__") for name in last.tools if "thresher" in name} == TOOLS
     (context,) = last.results
     assert f'<thresher-recall sessions="{session}">' in context.text
@@ -66,10 +66,10 @@ def test_it_lists_the_tools_and_asks_what_is_known(make_codex: Callable[[Story],
 def test_a_past_session_is_found_and_read(make_codex: Callable[[Story], Codex], tmp_path: Path) -> None:
     question = "Why does the kiln crack the glaze?"
 
-    def story(asked: Asked) -> Turn:
-        if not asked.has_prompt("Ask what we knew"):
+    def story(request: ModelRequest) -> Turn:
+        if not request.has_prompt("Ask what we knew"):
             return Turn("The damper was shut too early: the kiln cooled at 300 degrees an hour.")
-        match asked.results:
+        match request.results:
             case []:
                 return Turn("I search.", (Call("mcp__thresher__search_sessions", {"query": question}),))
             case [found]:
@@ -82,17 +82,17 @@ def test_a_past_session_is_found_and_read(make_codex: Callable[[Story], Codex], 
     (tmp_path / "elsewhere").mkdir()
     past = codex.says(question, folder=tmp_path / "elsewhere")
     codex.says(f"Ask what we knew: {question}")
-    found, read = codex.model.asked[-1].results
+    found, read = codex.model.requests[-1].results
     assert "1 session found\n" in found.text
     assert f'<thresher-recall sessions="{past}">' in found.text
     assert "the kiln cooled at 300 degrees an hour" in read.text
 
 
-def test_a_sub_agent_learns_what_its_parent_knew(make_codex: Callable[[Story], Codex]) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.has_prompt("Count the windows"):
-            return Turn("They are seven.") if asked.results else ASK
-        match asked.results:
+def test_a_sub_agent_gets_the_context_of_its_parent(make_codex: Callable[[Story], Codex]) -> None:
+    def story(request: ModelRequest) -> Turn:
+        if request.has_prompt("Count the windows"):
+            return Turn("They are seven.") if request.results else ASK
+        match request.results:
             case []:
                 prompt = {"message": "Count the windows, OSPREY."}
                 return Turn("A helper for the KESTREL house.", (Call("multi_agent_v1__spawn_agent", prompt),))
@@ -103,8 +103,8 @@ def test_a_sub_agent_learns_what_its_parent_knew(make_codex: Callable[[Story], C
 
     codex = make_codex(story)
     session = codex.says("The password is XYZZY-4711. Get help.")
-    asked = [one for one in codex.model.asked if one.has_prompt("Count the windows") and one.results]
-    context = asked[-1].results[-1].text
+    requests = [one for one in codex.model.requests if one.has_prompt("Count the windows") and one.results]
+    context = requests[-1].results[-1].text
     assert f'<thresher-recall sessions="{session}">' in context
     assert "The password is XYZZY-4711." in context
     assert "A helper for the KESTREL house." in context

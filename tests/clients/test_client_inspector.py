@@ -1,4 +1,4 @@
-"""The server asked by the MCP Inspector's command line: tools, answers and refusals, over both transports."""
+"""The server, called by the command line of the MCP Inspector: tools, answers and errors over both transports."""
 
 import socket
 import time
@@ -17,14 +17,14 @@ QUESTION = "why were half pennies lost at the reduced rate?"
 
 @pytest.fixture
 def serve(tmp_path: Path) -> list[str]:
-    """The server on sample sessions, as a command."""
+    """Return the command that serves the sample sessions."""
     samples = tmp_path / "samples"
     write_samples(samples)
     return [str(THRESHER), "mcp", "--no-discover", "--source", str(samples), "--project", "/home/sam/shop"]
 
 
 def _asked(folder: Path, server: list[str], tool: str = "", **arguments: str) -> dict[str, Any]:
-    """What the Inspector shows of a call, or of the tools."""
+    """Return the output of the Inspector for a call, or for the list of tools."""
     call = ["--method", "tools/call", "--tool-name", tool] if tool else ["--method", "tools/list"]
     call += [word for name, value in arguments.items() for word in ("--tool-arg", f"{name}={value}")]
     return ran_json([installed("mcp-inspector"), "--cli", *server, *call], own_environment(folder / "home"), folder)

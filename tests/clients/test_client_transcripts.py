@@ -1,7 +1,7 @@
-"""What today's agents write is read right: each, in a home of its own and with a scripted model, does a small task.
+"""Transcripts of current agents are read correctly: each agent does a small task with a scripted model.
 
-What they wrote is cut to its bones and kept as a fixture (`tests/fixtures/<format>.client.*`), written anew with
-`THRESHER_UPDATE_GOLDEN=1`. A run must be read as that fixture is: an agent that writes something new shows here.
+A reduced copy of each transcript is a fixture (`tests/fixtures/<format>.client.*`); `THRESHER_UPDATE_GOLDEN=1` writes
+it again. A run must be read like its fixture, so a change of an agent's format fails here.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from real_clients import CODEX, NEEDS_CLIENTS, THRESHER, behind_proxy, installed, own_environment, ran
-from scripted_model import Asked, Call, ScriptedModel, Story, Turn
+from scripted_model import Call, ModelRequest, ScriptedModel, Story, Turn
 
 import thresher as th
 from fixture_files import FIXTURES, ready
@@ -28,12 +28,12 @@ NOTE = "The kiln stands at 1240 degrees."
 
 
 class Agent(NamedTuple):
-    """An agent: how it is set up and asked, and its tools that read and write a file."""
+    """An agent: its settings, its command line, and its tools that read and write a file."""
 
     command: tuple[str, ...]
     environment: Callable[[str], dict[str, str]]
     settings: tuple[str, Callable[[str], str]]
-    """A file in its home, and what is in it."""
+    """Path and text of a settings file in its home."""
     read: Callable[[Path], Call]
     write: Callable[[Path], Call]
 
@@ -94,7 +94,7 @@ AGENTS = {
 
 
 class Done(NamedTuple):
-    """What an agent left."""
+    """The files of an agent after a run."""
 
     place: Path
     folder: Path
@@ -107,18 +107,18 @@ class Done(NamedTuple):
 
 
 def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = None) -> Done:
-    """What an agent leaves when it is asked; `settings` are more of those that it keeps as JSON."""
+    """Run an agent; `settings` are added to its JSON settings."""
     agent, folder, home = AGENTS[name], place / "kiln", place / "home"
     folder.mkdir()
     (folder / "notes.txt").write_text(f"{NOTE}\n")
-    # Without tools, it has a title made, or the like.
-    model = ScriptedModel(lambda asked: story(asked) if asked.tools else Turn("The kiln"))
+    # A request without tools asks for a title or the like.
+    model = ScriptedModel(lambda request: story(request) if request.tools else Turn("The kiln"))
     try:
         environment = own_environment(home, **agent.environment(model.url), **behind_proxy(model.url))
         file, text = agent.settings
         (home / file).parent.mkdir(parents=True, exist_ok=True)
-        told = text(model.url)
-        (home / file).write_text(json.dumps(json.loads(told) | settings) if settings else told)
+        settings_text = text(model.url)
+        (home / file).write_text(json.dumps(json.loads(settings_text) | settings) if settings else settings_text)
         program, *words = agent.command
         ran([installed(program), *words], environment, folder)
     finally:
@@ -129,11 +129,11 @@ def run(name: str, place: Path, story: Story, settings: dict[str, Any] | None = 
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_what_an_agent_wrote_is_read_right(name: str, tmp_path: Path) -> None:
+def test_a_transcript_is_read_correctly(name: str, tmp_path: Path) -> None:
     agent = AGENTS[name]
 
-    def story(asked: Asked) -> Turn:
-        match len(asked.results):
+    def story(request: ModelRequest) -> Turn:
+        match len(request.results):
             case 0:
                 call = agent.read(tmp_path / "kiln")
                 return Turn("I read the notes.", (call,), thinking="The notes come first.")
@@ -147,16 +147,16 @@ def test_what_an_agent_wrote_is_read_right(name: str, tmp_path: Path) -> None:
     assert session.problems == ()
     assert session.project == str(done.folder)
     assert (bool(session.id), bool(session.started), session.compactions, session.branches) == (True, True, 0, ())
-    asked = [message for message in messages if message.author == "human"]
-    assert [message.text.strip('"') for message in asked] == [PROMPT]
-    said = [message for message in messages if message.author == "model"]
-    assert [message.text for message in said if message.text] == ["I read the notes.", "I write it down.", NOTE]
-    assert [message.usage.output for message in said if message.usage] == [5, 5, 5]
+    prompts = [message for message in messages if message.author == "human"]
+    assert [message.text.strip('"') for message in prompts] == [PROMPT]
+    answers = [message for message in messages if message.author == "model"]
+    assert [message.text for message in answers if message.text] == ["I read the notes.", "I write it down.", NOTE]
+    assert [message.usage.output for message in answers if message.usage] == [5, 5, 5]
     assert all(message.time for message in messages)
     assert "The notes come first." in " ".join(
-        part.text for message in said for part in message.parts if isinstance(part, Thinking)
+        part.text for message in answers for part in message.parts if isinstance(part, Thinking)
     )
-    read, written = (call for message in said for call in message.calls)
+    read, written = (call for message in answers for call in message.calls)
     for call, expected in ((read, agent.read(done.folder)), (written, agent.write(done.folder))):
         assert (call.name, json.loads(call.arguments)) == (expected.name, expected.arguments)
     results = {result.call_id: result for message in messages for result in message.results}
@@ -177,11 +177,11 @@ HELPERS = {
 
 @pytest.mark.parametrize("name", HELPERS)
 def test_a_sub_agent_is_linked_to_the_call_that_started_it(name: str, tmp_path: Path) -> None:
-    def story(asked: Asked) -> Turn:
-        if asked.has_prompt("Count the windows."):
+    def story(request: ModelRequest) -> Turn:
+        if request.has_prompt("Count the windows."):
             finished = Call("complete_task", {"result": {"response": "Seven."}})
-            return Turn("Seven.", (finished,) if "complete_task" in asked.tools else ())
-        return Turn("They are seven.") if asked.results else Turn("I have them counted.", (HELPERS[name],))
+            return Turn("Seven.", (finished,) if "complete_task" in request.tools else ())
+        return Turn("They are seven.") if request.results else Turn("I have them counted.", (HELPERS[name],))
 
     parent, *others = run(name, tmp_path, story).sessions
     (child,) = parent.children or others
@@ -207,17 +207,17 @@ SERVERS: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_sub_agent_learns_what_its_parent_knew(name: str, tmp_path: Path) -> None:
+def test_a_sub_agent_gets_the_context_of_its_parent(name: str, tmp_path: Path) -> None:
     learned: list[str] = []
 
-    def story(asked: Asked) -> Turn:
-        if not asked.has_prompt("Count the windows."):
-            return Turn("They are seven.") if asked.results else Turn("The KESTREL house.", (HELPERS[name],))
-        if not asked.results:
-            return Turn("I ask.", (Call(next(tool for tool in asked.tools if "get_context" in tool), {}),))
-        learned.append(asked.results[-1].text)
+    def story(request: ModelRequest) -> Turn:
+        if not request.has_prompt("Count the windows."):
+            return Turn("They are seven.") if request.results else Turn("The KESTREL house.", (HELPERS[name],))
+        if not request.results:
+            return Turn("I ask.", (Call(next(tool for tool in request.tools if "get_context" in tool), {}),))
+        learned.append(request.results[-1].text)
         finished = Call("complete_task", {"result": {"response": "Seven."}})
-        return Turn("Seven.", (finished,) if "complete_task" in asked.tools else ())
+        return Turn("Seven.", (finished,) if "complete_task" in request.tools else ())
 
     done = run(name, tmp_path, story, SERVERS[name](str(tmp_path / "thresher")))
     assert done.session.id in learned[0]
@@ -239,17 +239,17 @@ def _compare(name: str, done: Done) -> None:
 
 
 def outline(session: th.Session) -> list[tuple[str, str, list[str]]]:
-    """Who said what kind of thing."""
+    """Return the role and the kinds of parts of each message."""
     return [
         (message.role, message.author, [type(part).__name__ for part in message.parts])
         for message in session.messages()
     ]
 
 
-# --- cut to the bones ------------------------------------------------------------------------------------------------
+# --- the reduced copy ------------------------------------------------------------------------------------------------
 
 LONG = 80
-"""Characters of a text that is not cut: what is longer is the agent's own, and not ours to keep."""
+"""Characters of a text that is not truncated: longer text belongs to the agent and is not stored here."""
 _TAG = re.compile(r"<([\w-]+)>")
 _DAY = re.compile(r"\b20\d\d-\d\d-\d\d(?=T)")
 
@@ -274,7 +274,7 @@ def _lines(done: Done) -> Iterator[str]:
 
 
 def _rows(done: Done) -> Iterator[str]:
-    """The tables that are read, as the text that makes them."""
+    """Yield the tables that Thresher reads, as SQL statements."""
     yield "-- What opencode wrote for one prompt."
     with open_read_only(Path(done.session.file)) as connection, closing(sqlite3.connect(":memory:")) as quoting:
         for table in ("session", "message", "part", "session_message"):

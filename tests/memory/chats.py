@@ -1,4 +1,4 @@
-"""Small sessions as Claude Code writes them, and what is remembered of them."""
+"""Small Claude Code sessions, and helpers to compare stored ones."""
 
 import json
 import uuid
@@ -15,12 +15,12 @@ from thresher.memory.session_store import SessionStore
 
 
 def name(number: int) -> str:
-    """The id of a session."""
+    """Return the id of a session."""
     return str(uuid.UUID(int=number))
 
 
 def line(session: str, number: int, role: str, content: Any, **more: Any) -> bytes:
-    """One record; records of a session are a chain."""
+    """Return one record of a session's chain."""
     row = {
         "type": role,
         "uuid": str(uuid.uuid5(uuid.UUID(session), str(number))),
@@ -35,7 +35,7 @@ def line(session: str, number: int, role: str, content: Any, **more: Any) -> byt
 
 
 def chat(session: str, said: Iterable[str], first: int = 0) -> bytes:
-    """A session in which a person and a model take turns."""
+    """Write a session in which a human and a model alternate."""
     roles = ("user", "assistant")
     return b"".join(
         line(session, number, roles[number % 2], text if number % 2 == 0 else [{"type": "text", "text": text}])
@@ -44,18 +44,18 @@ def chat(session: str, said: Iterable[str], first: int = 0) -> bytes:
 
 
 def talk(session: str, count: int, first: int = 0) -> bytes:
-    """So many messages, each with a word of its own."""
+    """Return a number of messages, each with a unique word."""
     return chat(session, (f"we speak of topic{number} at length here" for number in range(first, first + count)), first)
 
 
 def synced(store: SessionStore, folder: Path, options: IngestOptions = INGEST_OPTIONS) -> SyncReport:
-    """The report of a sync with all files of a folder, without how long it took."""
+    """Sync all files of a folder and return the report without its duration."""
     files = [(None, path) for path in sorted(folder.rglob("*")) if path.is_file()]
     return sync_sources(store, files, options=options)._replace(seconds=0)
 
 
 def places(store: SessionStore, text: str, field: SearchField | None = None) -> list[tuple[str, int]]:
-    """The id of the session and the place of each text that has any of the words, in a field or in what was said."""
+    """Return the session id and message index of each matching text."""
     index = store.open_index()
     assert index is not None
     fields: tuple[SearchField, ...] = (field,) if field else ("human", "agent")

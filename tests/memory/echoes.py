@@ -1,9 +1,10 @@
-"""Sessions of a small web shop: work that was done, and all the ways in which words of it come back without work.
+"""Sessions of a small web shop: original work, and recalled text that repeats its words.
 
-A `Talk` is one session, written as Claude Code would, a `Rollout` one of Codex. `TOPICS` are the sources: each was
-asked for, done and told once. `ECHOES` are ways in which their words come into sessions that did not do the work; these
-do something else before and after, which must stay findable. `HONEST` are messages that look like an echo, or like
-noise, and are neither.
+A `Talk` is one Claude Code session, a `Rollout` one of Codex.
+
+`TOPICS` are the sources: each was requested, implemented and summarized once. `ECHOES` are ways in which their words
+reach sessions that did not do the work; these sessions do other work before and after, which a search must still
+match. `HONEST` are messages that resemble recalled text or noise, but are neither.
 """
 
 import html
@@ -21,7 +22,7 @@ CLAUDE_MEM = "mcp__plugin_claude-mem_mcp-search__get_observations"
 
 
 class Talk:
-    """A session in the making."""
+    """A Claude Code session under construction."""
 
     def __init__(self, number: int, *, project: str = SHOP, branch: str = "main", day: int = 1) -> None:
         self.id = name(number)
@@ -30,32 +31,32 @@ class Talk:
         self.rows: list[tuple[str, Any, dict[str, Any]]] = []
 
     def user(self, content: Any, **more: Any) -> "Talk":
-        """A prompt, or something else in the user's role."""
+        """Add a user message."""
         self.rows.append(("user", content, more))
         return self
 
     def says(self, text: str) -> "Talk":
-        """The model says something."""
+        """Add a model message."""
         self.rows.append(("assistant", [{"type": "text", "text": text}], {}))
         return self
 
     def thinks(self, text: str) -> "Talk":
-        """The model thinks, and shows it."""
+        """Add a thinking message."""
         self.rows.append(("assistant", [{"type": "thinking", "thinking": text, "signature": "c2ln"}], {}))
         return self
 
     def does(self, tool: str, output: str, **arguments: Any) -> "Talk":
-        """The model calls a tool, which gives something back."""
+        """Add a tool call and its result."""
         call = f"toolu_{uuid.UUID(self.id).int}_{len(self.rows)}"
         self.rows.append(("assistant", [{"type": "tool_use", "id": call, "name": tool, "input": arguments}], {}))
         return self.user([{"type": "tool_result", "tool_use_id": call, "content": output}])
 
     def runs(self, command: str, output: str) -> "Talk":
-        """The model runs a command."""
+        """Add a shell command and its output."""
         return self.does("Bash", output, command=command)
 
     def compacts(self, summary: str) -> "Talk":
-        """What was said so far becomes a summary."""
+        """Replace the history by a summary."""
         text = f"This session is being continued from a previous conversation that ran out of context. {summary}"
         boundary = {"type": "system", "subtype": "compact_boundary"}
         last = str(uuid.uuid5(uuid.UUID(self.id), str(len(self.rows) - 1)))
@@ -63,20 +64,20 @@ class Talk:
         return self.user(text, isCompactSummary=True, isVisibleInTranscriptOnly=True)
 
     def lines(self) -> Iterator[bytes]:
-        """Its records, each a line."""
+        """Return the records as lines."""
         for number, (role, content, more) in enumerate(self.rows):
             time = f"2026-02-{self._day:02}T{8 + number // 60:02}:{number % 60:02}:00.000Z"
             yield line(self.id, number, role, content, **{**self._facts, "timestamp": time, **more})
 
     def write(self, folder: Path) -> str:
-        """Write it where Claude Code would; gives back its id."""
+        """Write the session as Claude Code does; return its id."""
         path = folder / f"{self.id}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"".join(self.lines()))
         return self.id
 
     def write_copy(self, folder: Path, copy: "Talk") -> str:
-        """Write another session that begins with the very records of this one, as a resumed one does."""
+        """Write a resumed session, which begins with the records of this one."""
         own = [json.loads(record) for record in copy.lines()]
         own[0]["parentUuid"] = json.loads(list(self.lines())[-1])["uuid"]
         theirs = [{**json.loads(record), "sessionId": copy.id} for record in self.lines()]
@@ -86,13 +87,13 @@ class Talk:
 
 
 class Rollout(NamedTuple):
-    """A session of Codex: prompts, answers, and commands with what they print."""
+    """A Codex session: prompts, answers, and commands with their output."""
 
     number: int
     rows: tuple[tuple[str, ...], ...]
 
     def write(self, folder: Path) -> str:
-        """Write it where Codex would; gives back its id."""
+        """Write the session as Codex does; return its id."""
         id = name(self.number)
         told = {"id": id, "cwd": SHOP, "cli_version": "0.112.0", "git": {"branch": "main"}}
         items = [("session_meta", told)]
@@ -118,13 +119,13 @@ def _items(number: int, kind: str, text: str, output: str = "") -> Iterator[dict
 
 
 class Topic(NamedTuple):
-    """Something that was done in one session."""
+    """Work done in one session."""
 
     asked: str
     file: str
     change: str
     told: str
-    """What the agent said in the end: the words that echoes repeat."""
+    """Final words of the agent, which echoes repeat."""
     questions: tuple[str, str]
 
 
@@ -213,7 +214,7 @@ TOPICS = (
 
 
 def source(number: int, topic: Topic) -> Talk:
-    """The session in which a topic was worked on."""
+    """Return the session in which the model worked on a topic."""
     path = f"{SHOP}/{topic.file}"
     talk = Talk(100 + number, day=1 + number).user(topic.asked)
     talk.says("I look at the code that does this first.").does("Read", "     1→# as it was", file_path=path)
@@ -225,18 +226,18 @@ def source(number: int, topic: Topic) -> Talk:
 
 
 def paraphrased(topic: Topic) -> str:
-    """What an agent makes of a recall: the same words in another order."""
+    """Paraphrase a recall: the same words in another order."""
     first, *rest = (part.strip(" .") for part in topic.told.split(". "))
     return f"From what I found: {'; '.join([*rest, first])}."
 
 
 def hits_of(topics: Sequence[Topic]) -> list[str]:
-    """What a memory tool would quote of them."""
+    """Return topics as a memory tool quotes them."""
     return [f"{topic.asked} {topic.told}" for topic in topics]
 
 
 def own_block(topics: Sequence[Topic]) -> str:
-    """What a server of ours would answer."""
+    """Return topics as our MCP server prints them."""
     quoted = "\n\n".join(
         f"~/shop | {name(100)[:8]} | 3 matches | 2026-02-01 08:06\n  [asst] {hit}" for hit in hits_of(topics)
     )
@@ -245,13 +246,13 @@ def own_block(topics: Sequence[Topic]) -> str:
 
 
 def deja_block(topics: Sequence[Topic]) -> str:
-    """deja-vu's frame around what it hands to an agent."""
+    """Return topics in the tag of deja-vu."""
     quoted = "\n".join(f"  - Session: **shop** `2fc1d1ef`\n    - Assistant: {hit}" for hit in hits_of(topics))
     return f"<deja-recall>\nRecalled history from prior sessions; untrusted reference data.\n{quoted}\n</deja-recall>"
 
 
 def episodic_text(topics: Sequence[Topic]) -> str:
-    """A list of exchanges with their places, as episodic-memory writes it: no mark around it."""
+    """Return exchanges with their positions, as episodic-memory prints them without a tag."""
     rows = [
         f'{at}. [shop, 2026-02-0{at}] - {91 - at}% match\n   "{hit}"\n   Lines 3-19 in /home/sam/.config/superpowers/'
         f"conversation-archive/shop/{name(at)}.jsonl (12KB, 24 lines)"
@@ -261,25 +262,25 @@ def episodic_text(topics: Sequence[Topic]) -> str:
 
 
 def observations(topics: Sequence[Topic]) -> str:
-    """Claude-mem's observations."""
+    """Return observations of claude-mem."""
     rows = [{"id": 900 + at, "type": "bugfix", "narrative": hit} for at, hit in enumerate(hits_of(topics))]
     return json.dumps(rows)
 
 
 def mem_context(topics: Sequence[Topic]) -> str:
-    """What claude-mem puts before a session."""
+    """Return the text that claude-mem adds at the start of a session."""
     rows = "\n".join(f"{900 + at} 6:09a 🔴 {hit}" for at, hit in enumerate(hits_of(topics)))
     return f"<claude-mem-context>\n# [shop] recent context, 2026-02-11\n\n{rows}\n</claude-mem-context>"
 
 
 def historian(topics: Sequence[Topic]) -> str:
-    """claude-historian's JSON."""
+    """Return JSON of claude-historian."""
     rows = [{"type": "assistant", "ts": "2d ago", "content": hit, "score": 17} for hit in hits_of(topics)]
     return json.dumps({"query": topics[0].questions[0], "results": rows})
 
 
 def first_design(topics: Sequence[Topic]) -> str:
-    """Hits with a header each, as the first design printed them."""
+    """Return hits with a header each, as an early version printed them."""
     rows = [f"[{at}/{len(topics)}] abc123{at} • Feb 0{at}\n{hit}" for at, hit in enumerate(hits_of(topics), 1)]
     return "\n\n".join(rows)
 
@@ -370,7 +371,7 @@ def _summariser(talk: Talk, topics: Sequence[Topic]) -> None:
 
 
 Way = Callable[[Talk, Sequence[Topic]], None]
-"""How words of some topics come into a session."""
+"""Functions that add the words of topics to a session."""
 
 ECHOES: dict[str, Way] = {
     "our search in a pipe": _by_command('thresher search "{}"', own_block),
@@ -404,10 +405,10 @@ ECHOES: dict[str, Way] = {
     "the question alone": _only_asked,
     "the question and a recall": _asked_and_looked,
 }
-"""Ways that stand between other work."""
+"""Functions with other work around the echo."""
 
 MADE: dict[str, Way] = {"claude-mem's observer": _observer, "episodic-memory's summariser": _summariser}
-"""Sessions that a memory tool made for itself: nothing else is in them."""
+"""Sessions that a memory tool created for its own work."""
 
 CHORES = (
     "colour palette", "gift wrapping", "newsletter footer", "cookie banner", "currency selector", "wishlist icon",
@@ -415,21 +416,21 @@ CHORES = (
     "stocktake report", "returns label", "barcode scanner", "packing slip", "carousel arrows", "holiday opening hours",
     "age verification", "referral link", "sold-out badge", "favicon", "breadcrumb trail", "print stylesheet",
 )  # fmt: skip
-"""What the sessions with echoes work on, one each."""
+"""Other work of the sessions with echoes, one task each."""
 
 
 def before_of(chore: str) -> str:
-    """What a human asks for before the echo comes."""
+    """Return the request before the echo."""
     return f"Repair the {chore}: it is broken since the last deployment."
 
 
 def after_of(chore: str) -> str:
-    """What the model says that it did after the echo."""
+    """Return the model's report after the echo."""
     return f"Done: the {chore} behaves again, and a regression test guards it."
 
 
 def echo(number: int, way: Way, topics: Sequence[Topic], chore: str) -> Talk:
-    """A session that works on a chore, and meets old words on the way."""
+    """Return a session with other work that contains an echo."""
     file = f"{SHOP}/src/shop/{chore.replace(' ', '_')}.py"
     talk = (
         Talk(200 + number, day=15).user(before_of(chore)).does("Edit", "updated", file_path=file, new_string="repaired")
@@ -454,12 +455,12 @@ def write_set(folder: Path) -> None:
 
 
 def some_topics(number: int) -> list[Topic]:
-    """The topics whose words are in the echo of this number: every second one."""
+    """Return the topics in the echo with this number, which is every second one."""
     return [topic for place, topic in enumerate(TOPICS) if (place + number) % 2 == 0]
 
 
 HONEST: tuple[tuple[str, str], ...] = (
-    # Work on a memory tool, and talk about one.
+    # Work on a memory tool, and conversation about one.
     ("user", "The <thresher-recall> mark is not closed when head cuts the output; close it in the renderer."),
     ("user", "Why does our tool print [1/5] abc1234 • before every hit? Drop the counter."),
     ("user", "grep for thresher search in the handbook and replace it by the new verb"),
@@ -472,7 +473,7 @@ HONEST: tuple[tuple[str, str], ...] = (
     ("runs", 'grep -rn "thresher search" handbook/ --include=*.md'),
     ("runs", 'git commit -qm "thresher search: sort equal scores by id"'),
     ("runs", "python -m pytest tests/memory -k recall_spans -x"),
-    # Noise by its words, and a human's by its sense.
+    # Text that resembles noise but is a human message.
     ("user", "Why do we get API Error: 529 from the carrier since this morning?"),
     ("user", "API Error 422 of the label printer means that the postcode is missing; show that to the clerk."),
     ("user", "Limit reached is what the uploader says for a 12 MB banner; raise it to 20."),
@@ -481,20 +482,20 @@ HONEST: tuple[tuple[str, str], ...] = (
     ("user", "Our support chat shows [Request interrupted by user] to customers, hide it there."),
     ("user", "Our template prints <system-reminder> as plain text to customers, escape it."),
     ("user", "/var/spool/labels is full again, write a cron job that empties it."),
-    # Lists and headers of a person's own.
+    # Lists and headers of a human.
     ("user", "[1/5] is the first batch of the catalogue import, run it and tell me the row count."),
     ("user", "My plan:\n[1/3] freeze the catalogue\n[2/3] import the spring collection\n[3/3] thaw the catalogue"),
-    # The words of memory in another sense.
+    # Other meanings of the word memory.
     ("user", "Build the product recall page: customers enter the serial number of their toaster."),
     ("user", "I'll search the invoices of the florist myself, you look after the tulip discount."),
     ("user", "Did you remember that we talked about lilac ribbons for gift boxes?"),
     ("says", "The memory search of the admin page scans every row, so I added a trigram index."),
 )
-"""Messages of a human, words of a model and commands that it ran; none of them is an echo or noise."""
+"""Human messages, model messages and commands that are neither recalled text nor noise."""
 
 
 def honest(number: int, role: str, text: str) -> Talk:
-    """A session in which one such message stands among others."""
+    """Return a session with one such message among others."""
     talk = Talk(400 + number, project="/home/sam/tools", day=18)
     if role == "user":
         return talk.user(text).says("I begin with it at once.").runs("make", "ok").says("That is finished.")

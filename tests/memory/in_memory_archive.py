@@ -1,4 +1,4 @@
-"""An archive in memory: the smallest one that keeps the contract, and no SQL in it."""
+"""In-memory archive: the smallest implementation of the protocol, without SQL."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _names = count()
 
 
 class InMemoryArchive:
-    """Rows in dictionaries; a transaction that fails puts back a copy of them."""
+    """Rows in dictionaries. A failed transaction restores a copy."""
 
     def __init__(self) -> None:
         self.name = f"memory:{next(_names)}"
@@ -178,5 +178,5 @@ def _matches(row: StoredSession, where: SessionFilter) -> bool:
         and (not where.owner or row.owner == where.owner)
         and (not where.subagent or facts.subagent)
         and facts.id.startswith(where.id_prefix)
-        and where.project.encode().lower() in facts.project.encode().lower()  # of bytes, only A to Z
+        and where.project.encode().lower() in facts.project.encode().lower()  # ASCII letters only
     )

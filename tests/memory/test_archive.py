@@ -1,4 +1,4 @@
-"""The truth: what was read comes back, and only what changed is written."""
+"""Tests of the archive: sessions round-trip, and only changed blocks are written."""
 
 import sqlite3
 from contextlib import closing
@@ -10,7 +10,7 @@ from chats import chat, name, places, synced, talk
 from msgspec import structs
 from tantivy import Query
 
-from thresher.memory.archive.block_codec import compress, decode_messages, encode_messages
+from thresher.memory.archive.block_codec import compress, decode_messages, encode_value
 from thresher.memory.ingest.extract import prepare_sessions
 from thresher.memory.records import FileStat, SourceRecord
 from thresher.memory.session_store import SessionStore
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> SessionStore:
 
 
 def _bare(session: Session) -> Session:
-    """As it comes back: without the lines that the messages were made of."""
+    """Return the session without raw records, as the archive restores it."""
 
     def bare(history: History) -> History:
         return structs.replace(history, messages=tuple(structs.replace(one, records=()) for one in history))
@@ -51,7 +51,7 @@ def _said(*texts: str, id: str = "one", **more: object) -> Session:
     return Session("claude-code", id, "/a", (History(messages),), **more)  # type: ignore[arg-type]
 
 
-def test_samples_come_back_as_they_were_read(store: SessionStore, tmp_path: Path) -> None:
+def test_samples_round_trip(store: SessionStore, tmp_path: Path) -> None:
     files = [path for path in write_samples(tmp_path / "home") if "subagents" not in str(path)]
     synced(store, tmp_path / "home")
     for file in files:
@@ -61,7 +61,7 @@ def test_samples_come_back_as_they_were_read(store: SessionStore, tmp_path: Path
             assert (facts.title, facts.project, facts.started) == (session.title, session.project, session.started)
 
 
-def test_every_format_comes_back(store: SessionStore, shared_data: Path, tmp_path: Path) -> None:
+def test_every_format_round_trips(store: SessionStore, shared_data: Path, tmp_path: Path) -> None:
     for folder in ("claude_code", "codex", "pi", "mini_swe", "opencode", "openai_tools"):
         file = min((shared_data / folder).iterdir(), key=lambda path: (path.stat().st_size, path.name))
         (tmp_path / "data").mkdir(exist_ok=True)
@@ -73,16 +73,16 @@ def test_every_format_comes_back(store: SessionStore, shared_data: Path, tmp_pat
             assert _bare(session) in [store.session(one.key) for one in found]
 
 
-def test_half_characters_survive(store: SessionStore) -> None:
+def test_unpaired_surrogates_round_trip(store: SessionStore) -> None:
     odd = Message("user", (Text("half \ud800 of it, and \U0001f600"),))
-    assert decode_messages(compress(encode_messages([odd]))) == [odd]
+    assert decode_messages(compress(encode_value([odd]))) == [odd]
     _record(store, _said("half \ud800 a pair of words", title="a \udc00 title", project="/\ud800"))
     assert [part.text for part in store.messages(1)[0].parts] == ["half \ud800 a pair of words"]  # type: ignore[union-attr]
     assert places(store, "pair") == [("one", 0)]
     assert store.find_sessions()[0].title == "a ? title"
 
 
-def test_messages_by_place(store: SessionStore) -> None:
+def test_messages_by_index(store: SessionStore) -> None:
     _record(store, _said(*map(str, range(200))))
     for start, stop in ((0, 1), (63, 65), (64, 128), (130, 200), (199, 900), (500, 501), (5, 5)):
         assert [one.text for one in store.messages(1, start, stop)] == [str(n) for n in range(200)][start:stop]
@@ -99,7 +99,7 @@ def test_growth_rewrites_only_the_last_block(store: SessionStore) -> None:
     assert places(store, "word149", "human") == [("one", 149)]
 
 
-def test_what_a_file_loses_is_set_aside_until_it_comes_back(store: SessionStore) -> None:
+def test_lost_messages_stay_in_an_old_version_until_they_return(store: SessionStore) -> None:
     texts = [f"word{number} and some more" for number in range(150)]
     _record(store, _said(*texts))
     assert _record(store, _said(*texts[:70], "something else was said")) == 1
@@ -114,14 +114,14 @@ def test_what_a_file_loses_is_set_aside_until_it_comes_back(store: SessionStore)
     assert places(store, "word149", "human") == [("one", 150)]
 
 
-def test_a_file_that_holds_nothing_any_more_takes_nothing_away(store: SessionStore) -> None:
+def test_an_emptied_file_removes_nothing(store: SessionStore) -> None:
     _record(store, _said("we speak of pelicans"))
     assert _record(store, _said()) == 0
     assert [(one.messages, one.gone) for one in store.find_sessions()] == [(1, True)]
     assert places(store, "pelicans") == [("one", 0)]
 
 
-def test_a_message_that_is_still_being_written_is_not_lost(store: SessionStore) -> None:
+def test_an_incomplete_message_is_not_lost(store: SessionStore) -> None:
     def turn(said: str, arguments: str) -> Session:
         parts = (Text(said), ToolCall("call-1", "Bash", arguments))
         return Session("opencode", "one", "/a", (History((Message("assistant", parts, "model", id="message-1"),)),))
@@ -137,8 +137,8 @@ def _derived(store: SessionStore) -> list[int]:
     return [one.at for one in index.search(Query.all_query(), 1000) if one.derived]
 
 
-def test_a_later_recall_changes_what_an_earlier_block_is(store: SessionStore) -> None:
-    """The prompt that led to a recall is derived, and the recall may come a block later."""
+def test_a_later_recall_reindexes_an_earlier_block(store: SessionStore) -> None:
+    """The prompt before a recall is derived, and the recall may be in the next block."""
     texts = tuple(Message("user", (Text(f"say what was said of topic{number}"),)) for number in range(64))
     asked = (*texts, Message("assistant", (ToolCall("c", "mcp__thresher__search", '{"query": "topics"}'),), "model"))
     _record(store, Session("claude-code", "one", "/a", (History(texts),)))
@@ -148,7 +148,7 @@ def test_a_later_recall_changes_what_an_earlier_block_is(store: SessionStore) ->
     assert [row[1:3] for row in store.archive.find_blocks()] == [(0, 2), (1, 3)]
 
 
-def test_facts_are_found_by_what_is_known(store: SessionStore) -> None:
+def test_sessions_are_found_by_their_fields(store: SessionStore) -> None:
     day = datetime(2026, 3, 1, tzinfo=UTC)
     session = _said(
         "hello to all of you", id="abc", project="/home/sam/Shop", git_branch="fix/tax", started=day, ended=day
@@ -163,21 +163,21 @@ def test_facts_are_found_by_what_is_known(store: SessionStore) -> None:
         store.session(9)
 
 
-def test_what_a_file_no_longer_holds_stays_and_is_marked(store: SessionStore) -> None:
+def test_sessions_that_a_file_lost_are_marked_and_stay(store: SessionStore) -> None:
     _record(store, _said("the first one is here", id="a"), _said("the second one is here", id="b"))
     _record(store, _said("the second one is here", id="b"))
     assert [(one.id, one.gone) for one in store.find_sessions()] == [("a", True), ("b", False)]
     assert places(store, "first", "human") == [("a", 0)]
 
 
-def test_sessions_of_one_name_in_one_file_are_two(store: SessionStore) -> None:
+def test_sessions_with_the_same_name_in_one_file_stay_separate(store: SessionStore) -> None:
     _record(store, _said("the first one is here"), _said("the second one is here"))
     _record(store, _said("the first one is here"), _said("the second one is here"))
     assert [one.id for one in store.find_sessions()] == ["one", "one"]
     assert len({one.root for one in store.find_sessions()}) == 2
 
 
-def test_forgotten_is_gone_to_the_last_byte(store: SessionStore, tmp_path: Path) -> None:
+def test_forgetting_removes_every_byte(store: SessionStore, tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     secret, other = folder / f"{name(1)}.jsonl", folder / f"{name(2)}.jsonl"
@@ -204,20 +204,20 @@ def test_forgotten_is_gone_to_the_last_byte(store: SessionStore, tmp_path: Path)
 
 
 def _terms(store: SessionStore, prefix: str) -> list[str]:
-    """Words that the index knows of, be there entries with them or not."""
+    """Return the words that the index contains, with or without documents."""
     index = store.open_index()
     assert index is not None
     return index.terms_with_prefix("said", prefix, 9)
 
 
 def _holds(folder: Path, word: bytes) -> bool:
-    """Whether a word lies in a file of a folder as it stands, or in a block of the archive."""
+    """Return whether a word is in a file of the folder or in a block of the archive."""
     store = SessionStore(folder)
     kept = any(word in one.text.encode() for facts in store.find_sessions() for one in store.messages(facts.key))
     return kept or any(word in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def test_files_are_the_users_alone(store: SessionStore, tmp_path: Path) -> None:
+def test_only_the_user_can_read_the_files(store: SessionStore, tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / f"{name(1)}.jsonl").write_bytes(talk(name(1), 4))
     synced(store, tmp_path / "files")
@@ -233,7 +233,7 @@ def test_a_newer_archive_is_refused(store: SessionStore) -> None:
         store.find_sessions()
 
 
-def test_an_archive_that_is_none_says_so(store: SessionStore) -> None:
+def test_a_file_that_is_not_an_archive_is_reported(store: SessionStore) -> None:
     store.folder.mkdir()
     Path(store.archive.name).write_bytes(b"this is no database at all, but it is long enough to be one" * 100)
     with pytest.raises(StoreError, match="cannot be read or written"):
@@ -241,7 +241,7 @@ def test_an_archive_that_is_none_says_so(store: SessionStore) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (2, 0, 1), (1, 2, 0)])
-def test_a_family_has_one_root_whatever_came_first(store: SessionStore, order: tuple[int, ...]) -> None:
+def test_a_family_has_one_root_in_any_order_of_arrival(store: SessionStore, order: tuple[int, ...]) -> None:
     line = [
         _said("the very first of them", id="a"),
         _said("the second goes on", id="b", parent="a"),
@@ -253,7 +253,7 @@ def test_a_family_has_one_root_whatever_came_first(store: SessionStore, order: t
     assert len(store.find_sessions(root="a")) == 3
 
 
-def test_copies_and_shared_beginnings_are_family(store: SessionStore) -> None:
+def test_copies_and_shared_beginnings_form_a_family(store: SessionStore) -> None:
     first = Message("user", (Text("how it all began"),), id="5e57daf2-9555-4394-81fa-b87fdd5461311")
     original = Session("claude-code", "a", "/a", (History((first,)),))
     resumed = Session("claude-code", "b", "/b", (History((first, Message("assistant", (Text("and went on"),)))),))
@@ -263,7 +263,7 @@ def test_copies_and_shared_beginnings_are_family(store: SessionStore) -> None:
     assert {one.root for one in store.find_sessions()} == {"a"}
 
 
-def test_namesakes_are_no_family(store: SessionStore) -> None:
+def test_equal_names_alone_form_no_family(store: SessionStore) -> None:
     _record(store, structs.replace(_said("what one person asked"), file="/x/chat.json"), file="/x/chat.json")
     _record(store, structs.replace(_said("what another one asked"), file="/y/chat.json"), file="/y/chat.json")
     assert len({one.root for one in store.find_sessions()}) == 2

@@ -1,4 +1,4 @@
-"""The contract of an archive, kept by SQLite and by one in memory; and searches that are the same with either."""
+"""Protocol tests for SQLite and the in-memory archive, and identical searches with both."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ def _block(text: str) -> EncodedBlock:
     return EncodedBlock(text.encode(), 1, text.encode() * 2)
 
 
-def test_a_session_comes_back_as_it_was_put(archive: Archive) -> None:
+def test_a_stored_session_round_trips(archive: Archive) -> None:
     assert not archive.exists()
     facts: dict[str, Any] = {
         "project": "/home/sam/Shop",
@@ -96,7 +96,7 @@ def test_a_session_comes_back_as_it_was_put(archive: Archive) -> None:
         (SessionFilter(agent="claude-code", root="r", branch="main"), [2]),
     ],
 )
-def test_all_conditions_must_be_met(archive: Archive, where: SessionFilter, keys: list[int]) -> None:
+def test_sessions_must_meet_all_conditions(archive: Archive, where: SessionFilter, keys: list[int]) -> None:
     with archive.lease(wait=True, on_wait=None), archive.transaction():
         archive.put_session(_row("ab", project="/x/Shop", root="r"), b"")
         archive.put_session(_row("abc", file="/b", owner=1, root="r", branch="main", subagent=True), b"")
@@ -156,7 +156,7 @@ def test_tombstones_keep_their_order(archive: Archive) -> None:
         assert archive.tombstones()[0][0] > left[-1][0]
 
 
-def test_files_and_what_was_forgotten(archive: Archive) -> None:
+def test_source_files_and_forgotten_sessions(archive: Archive) -> None:
     one = SourceRecord("/a", STAT, "failed", "codex", 7, b"\0\xff", "a problem", "/whole")
     with archive.lease(wait=True, on_wait=None):
         archive.put_sources([SourceRecord("/a", STAT), SourceRecord("/b", STAT)])
@@ -171,7 +171,7 @@ def test_files_and_what_was_forgotten(archive: Archive) -> None:
         assert not archive.has_forgotten([])
 
 
-def test_a_generation_lasts_until_it_is_renewed(archive: Archive) -> None:
+def test_a_generation_stays_until_it_is_renewed(archive: Archive) -> None:
     with archive.lease(wait=True, on_wait=None):
         before = archive.generation()
         assert before == archive.generation()
@@ -200,7 +200,7 @@ def test_a_transaction_is_all_or_nothing(archive: Archive) -> None:
     assert (archive.find_blocks(), archive.tombstones(), [*archive.sources()]) == ([], [], ["/a"])
 
 
-def test_what_was_complete_lasts_when_a_lease_ends_by_an_error(archive: Archive) -> None:
+def test_completed_transactions_survive_an_error_in_a_lease(archive: Archive) -> None:
     def work() -> None:
         with archive.lease(wait=True, on_wait=None):
             with archive.transaction():
@@ -212,7 +212,7 @@ def test_what_was_complete_lasts_when_a_lease_ends_by_an_error(archive: Archive)
     assert [row.session.id for row in archive.find_sessions(SessionFilter())] == ["one"]
 
 
-def test_one_at_a_time_holds_the_lease(archive: Archive) -> None:
+def test_only_one_process_has_the_lease(archive: Archive) -> None:
     with archive.lease(wait=True, on_wait=None) as held:
         assert held
         with archive.lease(wait=False, on_wait=None) as again:
@@ -229,8 +229,8 @@ def test_one_connection_serves_several_reads(archive: Archive) -> None:
     assert archive.size() >= 0
 
 
-def test_a_memory_in_any_archive(archive: Archive, tmp_path: Path) -> None:
-    """Growth, a rewrite, a fork and what was forgotten, from the store's point of view."""
+def test_memory_works_with_any_archive(archive: Archive, tmp_path: Path) -> None:
+    """The session store handles growth, rewrites, forks and forgotten sessions in any archive."""
     folder, store = tmp_path / "files", SessionStore(tmp_path / "memory", archive)
     folder.mkdir()
     for number in (1, 2, 3):
@@ -288,7 +288,7 @@ def _fill(memory: Memory, files: list[Path]) -> None:
 
 @pytest.mark.parametrize("corpus", ["samples", "shared"])
 def test_searches_do_not_depend_on_the_archive(corpus: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """The same sessions in the same order, with the same scores and pieces; after syncs and a forget."""
+    """Scores, order and snippets are identical after syncs and a forget."""
     if corpus == "samples":
         write_samples(tmp_path / "samples")
         files = [path for path in sorted((tmp_path / "samples").rglob("*")) if path.is_file()]

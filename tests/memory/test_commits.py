@@ -1,4 +1,4 @@
-"""Which session made a commit: what git prints is read, and counts only where a question is a commit's subject."""
+"""Tests of commit attribution: parsing git output, and its effect on queries with a commit subject."""
 
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ def numbers(answer: SearchResults) -> list[int]:
 
 
 def dates(answer: SearchResults) -> list[str]:
-    return [note for note in answer.notes if "seen first" in note]
+    return [note for note in answer.notes if "first listed" in note]
 
 
 def worked(number: int, day: int, *, project: str = SHOP, edits: int = 2) -> Talk:
-    """A session that changes files, and speaks of pennies in the same words as all the others."""
+    """Write a session that changes files and mentions pennies in the same words as all others."""
     talk = Talk(number, day=day, project=project).user("Look at how pennies are counted in the cart, please.")
     for _ in range(edits):
         talk.does("Edit", "done", file_path="cart.py", old_string="a = 1", new_string="a = 2")
@@ -42,7 +42,7 @@ def looked(number: int, day: int, log: str = LOG) -> Talk:
     return Talk(number, day=day).user("What was done last?").runs("git log --oneline", log)
 
 
-# What git prints.
+# Git output.
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,11 @@ def looked(number: int, day: int, log: str = LOG) -> Talk:
         ("", CommitSubjects()),
     ],
 )
-def test_lines_of_git_are_read(output: str, found: CommitSubjects) -> None:
+def test_git_output_is_parsed(output: str, found: CommitSubjects) -> None:
     assert extract_commit_subjects(output) == found
 
 
-def test_an_endless_log_is_read_so_far() -> None:
+def test_a_long_log_is_truncated() -> None:
     assert (
         len(
             extract_commit_subjects(
@@ -84,7 +84,7 @@ def test_an_endless_log_is_read_so_far() -> None:
     )
 
 
-def test_a_subject_is_compared_without_case_spaces_and_number() -> None:
+def test_subjects_match_without_case_spaces_and_number() -> None:
     assert normalize_subject("  Round the half\tpennies up (#341)") == SUBJECT
     assert normalize_subject("fix (#12) for good") == "fix (#12) for good"
 
@@ -104,14 +104,14 @@ def test_a_subject_is_compared_without_case_spaces_and_number() -> None:
         ("", ""),
     ],
 )
-def test_worktrees_are_of_one_repository(project: str, name: str) -> None:
+def test_worktrees_belong_to_one_repository(project: str, name: str) -> None:
     assert find_repository_name(project) == name
 
 
-# Who made it.
+# Commit makers.
 
 
-def test_who_commits_is_found_before_who_only_speaks_of_it(tmp_path: Path) -> None:
+def test_the_maker_of_a_commit_ranks_before_a_mention(tmp_path: Path) -> None:
     made = worked(1, 1).runs("git commit -F message", f"[main 4f2a91c] {SUBJECT}")
     spoke = Talk(2, day=2).user("What is open?").says(f"We should {SUBJECT}. To {SUBJECT} is right.")
     memory = remembered(tmp_path, made, spoke)
@@ -119,7 +119,7 @@ def test_who_commits_is_found_before_who_only_speaks_of_it(tmp_path: Path) -> No
     assert numbers(memory.search(f"should we {SUBJECT}"))[0] == 2
 
 
-def test_who_commits_is_found_by_what_git_says_alone(tmp_path: Path) -> None:
+def test_git_output_alone_identifies_the_maker(tmp_path: Path) -> None:
     made = Talk(1).user("Please go on.").runs("git commit -F -", f"[main 4f2a91c] {SUBJECT}").says("That is that.")
     memory = remembered(tmp_path, made, worked(2, 2))
     assert numbers(memory.search(SUBJECT))[0] == 1
@@ -130,16 +130,16 @@ def test_who_commits_is_found_by_what_git_says_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", ['Revert "round the pennies up"', "修复购物车的金额舍入", "Wait… then retry", "Glob src/* once"]
 )
-def test_any_subject_finds_who_made_it(tmp_path: Path, words: str) -> None:
+def test_every_subject_identifies_its_maker(tmp_path: Path, words: str) -> None:
     hooks = "checked\n" * 1000
     made = Talk(1).user("Please go on.").runs("git commit -F -", f"{hooks}[main 4f2a91c] {words}\n{hooks}")
     memory = remembered(tmp_path, made, worked(2, 2))
     answer = memory.search(words)
     assert numbers(answer)[0] == 1
-    assert f"made in {made.id}" in answer.notes[0]
+    assert f"{made.id} made a commit" in answer.notes[0]
 
 
-def test_who_made_it_did_not_only_ask(tmp_path: Path) -> None:
+def test_the_maker_does_not_count_as_asking(tmp_path: Path) -> None:
     made = Talk(1).user("Round the half pennies up")
     for number in range(8):
         made.does("Read", "text", file_path=f"{number}.py")
@@ -149,13 +149,13 @@ def test_who_made_it_did_not_only_ask(tmp_path: Path) -> None:
     assert numbers(remembered(tmp_path, made, other).search(SUBJECT))[0] == 1
 
 
-def test_nothing_is_guessed_where_the_maker_is_known_but_may_not_answer(tmp_path: Path) -> None:
+def test_an_excluded_maker_is_not_replaced_by_a_guess(tmp_path: Path) -> None:
     made = worked(1, 1).runs("git commit -F -", f"[main 4f2a91c] {SUBJECT}")
     memory = remembered(tmp_path, made, worked(2, 5), looked(3, 10))
     assert not dates(memory.search(SUBJECT, current=made.id))
 
 
-def test_what_a_sub_agent_commits_its_parent_made(tmp_path: Path) -> None:
+def test_a_commit_by_a_sub_agent_counts_for_its_parent(tmp_path: Path) -> None:
     parent = (
         Talk(1).user("Let someone look at the pennies.").does("Agent", "Done.", description="Pennies", prompt="Go.")
     )
@@ -171,12 +171,12 @@ def test_what_a_sub_agent_commits_its_parent_made(tmp_path: Path) -> None:
     assert not dates(answer)
 
 
-def test_a_log_elsewhere_orders_nothing(tmp_path: Path) -> None:
+def test_a_log_of_another_repository_has_no_effect(tmp_path: Path) -> None:
     memory = remembered(tmp_path, worked(1, 2, project="/home/sam/garden"), looked(2, 10))
     assert not dates(memory.search(SUBJECT, project="garden"))
 
 
-def test_the_last_session_at_work_before_a_log_shows_it_comes_first(tmp_path: Path) -> None:
+def test_the_last_session_before_a_log_lists_the_commit_ranks_first(tmp_path: Path) -> None:
     talks = [worked(number, day) for number, day in ((1, 2), (2, 5), (3, 9), (4, 20))]
     memory = remembered(tmp_path, *talks, looked(5, 10))
     answer = memory.search(SUBJECT)
@@ -185,32 +185,30 @@ def test_the_last_session_at_work_before_a_log_shows_it_comes_first(tmp_path: Pa
     assert not dates(memory.search(f"{SUBJECT} again"))
 
 
-def test_who_only_read_or_worked_elsewhere_did_not_make_it(tmp_path: Path) -> None:
+def test_sessions_without_edits_or_in_other_repositories_are_not_makers(tmp_path: Path) -> None:
     elsewhere = worked(2, 8, project="/home/sam/garden")
     memory = remembered(tmp_path, worked(1, 2), elsewhere, worked(3, 9, edits=1), looked(4, 10))
     assert numbers(memory.search(SUBJECT))[0] == 1
 
 
-def test_where_files_are_changed_by_commands_alone_all_may_have_made_it(tmp_path: Path) -> None:
+def test_without_edit_tools_every_session_may_be_the_maker(tmp_path: Path) -> None:
     memory = remembered(tmp_path, worked(1, 9, edits=0), worked(2, 2, edits=0), looked(3, 10))
     assert numbers(memory.search(SUBJECT))[:2] == [1, 2]
 
 
-def test_a_log_in_what_a_memory_tool_printed_counts_for_nothing(tmp_path: Path) -> None:
+def test_a_recalled_log_has_no_effect(tmp_path: Path) -> None:
     recalled = Talk(3, day=4).user("What was done?").runs("thresher search pennies", LOG)
     memory = remembered(tmp_path, worked(1, 2), worked(2, 9), recalled)
     assert not dates(memory.search(SUBJECT))
 
 
 @pytest.mark.parametrize("options", [{"rank": "matches"}, {"require": "cart"}, {"role": "assistant"}])
-def test_a_query_that_demands_something_of_messages_is_not_about_commits(
-    tmp_path: Path, options: dict[str, Any]
-) -> None:
+def test_a_query_with_message_conditions_ignores_commits(tmp_path: Path, options: dict[str, Any]) -> None:
     memory = remembered(tmp_path, worked(1, 2), worked(2, 9), looked(3, 10))
     assert not dates(memory.search(SUBJECT, **options))
 
 
-def test_what_is_forgotten_dates_nothing(tmp_path: Path) -> None:
+def test_a_forgotten_log_has_no_effect(tmp_path: Path) -> None:
     log = looked(2, 10)
     memory = remembered(tmp_path, worked(1, 2), log)
     assert dates(memory.search(SUBJECT))

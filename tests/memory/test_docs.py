@@ -1,4 +1,4 @@
-"""What of a session becomes an entry: nothing of a secret, whatever is cut, and every file of a patch."""
+"""Tests of index documents: no secrets, even truncated ones, and every file of a patch."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def _docs(*messages: Message) -> list[IndexDocument]:
 
 
 @pytest.mark.parametrize("before", range(HEAD - len(TOKEN), HEAD + 1, 5))
-def test_an_output_is_cut_after_its_secrets_are_out(before: int) -> None:
+def test_output_is_redacted_before_it_is_truncated(before: int) -> None:
     filler = "word " * HEAD
     head = f"{filler[: before - 1]} {TOKEN} {filler}"
     tail = f"{filler} {TOKEN} {filler[: before - HEAD + TAIL]}"
@@ -44,14 +44,14 @@ def test_an_output_is_cut_after_its_secrets_are_out(before: int) -> None:
         assert len(doc.texts[0]) == HEAD + TAIL + 1
 
 
-def test_a_field_that_is_called_a_password_has_none() -> None:
+def test_a_password_field_contains_no_password() -> None:
     arguments = '{"login": {"password": "x9Kq72LmZ4vT81pQ", "note": "giraffe"}}'
     [doc] = _docs(Message("assistant", (ToolCall("c", "login", arguments),), "model"))
     assert "giraffe" in doc.texts[0]
     assert "72" not in doc.texts[0]
 
 
-def test_every_file_of_a_patch_is_named() -> None:
+def test_a_document_names_every_file_of_a_patch() -> None:
     patch = "*** Begin Patch\n*** Update File: a/b.py\n*** Move to: a/c.py\n@@\n*** Add File: d.py\n*** End Patch"
     calls = (ToolCall("1", "apply_patch", patch), ToolCall("2", "Read", '{"file_path": "e.py"}'))
     edits, others = _docs(Message("assistant", calls, "model"))
@@ -73,12 +73,12 @@ def test_every_file_of_a_patch_is_named() -> None:
         ("long " * 60, ("long " * 60)[:MAX_TITLE_CHARS]),
     ],
 )
-def test_a_title_is_what_the_prompt_says_itself(prompt: str, title: str | None) -> None:
+def test_a_title_contains_no_recalled_text(prompt: str, title: str | None) -> None:
     assert clean_title(_session(_user(prompt))) == (prompt if title is None else title)
 
 
 @pytest.mark.parametrize("before", range(MAX_TITLE_CHARS - len(TOKEN), MAX_TITLE_CHARS, 3))
-def test_a_secret_that_a_title_cuts_does_not_stay(before: int) -> None:
+def test_a_secret_truncated_by_a_title_is_redacted(before: int) -> None:
     prompt = f"{'long ' * 30}"[: before - 1] + f" {TOKEN} and more"
     session = _session(_user("something else first"), _user(prompt), title=prompt[:MAX_TITLE_CHARS])
     for title in (session.title, session.title + "…", " ".join(session.title.split())):
@@ -98,7 +98,7 @@ def test_a_secret_that_a_title_cuts_does_not_stay(before: int) -> None:
         ('<thresher-recall sessions="a">\nan okapi', ""),
     ],
 )
-def test_a_title_of_the_agents_own(title: str, told: str) -> None:
+def test_a_generated_title_stays(title: str, told: str) -> None:
     assert clean_title(_session(_user("Please, Paint the shed today."), title=title)) == told
     doc = build_title_document(ArchivedSession(key=7, id="one", agent="codex", file="/a", title=title, branch="main"))
     assert "okapi" not in doc.texts[0]

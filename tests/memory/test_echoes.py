@@ -1,7 +1,7 @@
-"""A search finds where something was done, and never what a search found before.
+"""A search returns the session that did the work, and no recalled text.
 
-The set: ten sources with two questions each; twenty-four ways in which their words come into other sessions, each
-between other work; sessions that memory tools made; and messages that only look like any of it.
+The data: ten sources with two queries each; twenty-four kinds of echoes, each between other work; sessions that
+memory tools created; and messages that only resemble an echo.
 """
 
 from pathlib import Path
@@ -39,7 +39,7 @@ WHOLE = 100_000
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
-    """All sources, echoes and honest messages, read once."""
+    """Return a memory with all sources, echoes and honest messages."""
     folder = tmp_path_factory.mktemp("echoes")
     write_set(folder / "sessions")
     for number, (role, text) in enumerate(HONEST):
@@ -62,16 +62,16 @@ def flat(text: str) -> str:
 
 
 def quotes(session: SessionHit, topic: Topic) -> bool:
-    """Whether a hit shows what a memory tool said of a topic: what was asked and told, in one breath."""
+    """Return whether a hit shows recalled text on a topic: request and answer together."""
     seam = flat(f"{topic.asked[-25:]} {topic.told[:25]}")
     return any(seam in flat(hit.text) for hit in session.hits)
 
 
-# Sources, and what comes back of them.
+# Sources and their echoes.
 
 
 @pytest.mark.parametrize(("place", "question"), QUESTIONS)
-def test_the_source_is_first_and_no_echo_is_among_the_first_five(memory: Memory, place: int, question: str) -> None:
+def test_the_source_ranks_first_without_echoes_in_the_first_five(memory: Memory, place: int, question: str) -> None:
     answer = memory.search(question, sync=False, sessions=5, messages=100, context=WHOLE)
     assert ids(answer)[0] == name(100 + place)
     assert not any(quotes(session, topic) for session in answer.sessions for topic in TOPICS)
@@ -80,7 +80,7 @@ def test_the_source_is_first_and_no_echo_is_among_the_first_five(memory: Memory,
 
 
 @pytest.mark.parametrize(("place", "question"), QUESTIONS[::3])
-def test_on_request_the_echoes_are_there(memory: Memory, place: int, question: str) -> None:
+def test_echoes_are_included_on_request(memory: Memory, place: int, question: str) -> None:
     answer = memory.search(
         question, sync=False, sessions=60, messages=100, context=WHOLE, everything=True, fields=SEARCH_FIELDS
     )
@@ -116,7 +116,7 @@ def test_a_short_paraphrase_ranks_below_its_source_too(tmp_path: Path, place: in
 
 
 @pytest.mark.parametrize("place", range(len(TOPICS)))
-def test_the_same_words_out_of_a_recall_rank_below_those_that_were_first(tmp_path: Path, place: int) -> None:
+def test_recalled_words_rank_below_original_words(tmp_path: Path, place: int) -> None:
     told = TOPICS[place].told
     Talk(1).user("What was it in the end?").says(told).write(tmp_path / "sessions")
     talk = Talk(2, day=20).user("What was it in the end?").does("mcp__deja__deja", told, query="end").says(told)
@@ -124,7 +124,7 @@ def test_the_same_words_out_of_a_recall_rank_below_those_that_were_first(tmp_pat
     assert ids(remembered(tmp_path).search(told)) == [name(1), name(2)]
 
 
-def test_a_paraphrase_is_found_where_the_source_is_not_known(tmp_path: Path) -> None:
+def test_a_paraphrase_is_found_without_its_source(tmp_path: Path) -> None:
     talk = Talk(1).user("How did we fix the refresh?").does("mcp__thresher__search", own_block(TOPICS[:1]), query="x")
     talk.says(paraphrased(TOPICS[0])).write(tmp_path / "sessions")
     answer = remembered(tmp_path).search("rotated refresh token grace period")
@@ -143,18 +143,18 @@ def test_work_before_and_after_an_echo_is_found(memory: Memory, number: int, way
 
 
 @pytest.mark.parametrize("number", range(len(HONEST)))
-def test_honest_messages_are_not_lost(memory: Memory, number: int) -> None:
+def test_messages_that_resemble_echoes_are_found(memory: Memory, number: int) -> None:
     text = HONEST[number][1]
     best = memory.search(Query(words=text), sync=False, context=WHOLE).sessions[0]
     assert best.id == name(400 + number)
     assert flat(text) in [hit.text for hit in best.hits]
 
 
-# What Thresher itself prints.
+# Thresher's own output.
 
 
 @pytest.mark.parametrize(("place", "question"), QUESTIONS[::4])
-def test_what_thresher_prints_is_known_again(tmp_path: Path, place: int, question: str) -> None:
+def test_output_of_thresher_is_recognized(tmp_path: Path, place: int, question: str) -> None:
     for number, topic in enumerate(TOPICS):
         source(number, topic).write(tmp_path / "sessions")
     memory = remembered(tmp_path)
@@ -175,12 +175,14 @@ def test_what_thresher_prints_is_known_again(tmp_path: Path, place: int, questio
         assert not {name(1), name(2), name(10), name(11)}.intersection(ids(printed_too))
 
 
-# The asking session.
+# Sessions that only asked.
 
 
 @pytest.mark.parametrize(("place", "question"), QUESTIONS)
 @pytest.mark.parametrize("looks", [False, True])
-def test_who_only_asked_does_not_outrank_who_answered(tmp_path: Path, place: int, question: str, looks: bool) -> None:
+def test_a_session_that_only_asked_ranks_behind_the_answer(
+    tmp_path: Path, place: int, question: str, looks: bool
+) -> None:
     for number, topic in enumerate(TOPICS):
         source(number, topic).write(tmp_path / "sessions")
     for number in range(3):
@@ -195,7 +197,7 @@ def test_who_only_asked_does_not_outrank_who_answered(tmp_path: Path, place: int
     assert not any(quotes(session, TOPICS[place]) for session in answer.sessions)
 
 
-def test_who_asked_and_then_did_it_is_no_asker(tmp_path: Path) -> None:
+def test_a_session_that_asked_and_acted_keeps_its_rank(tmp_path: Path) -> None:
     order = "Move the parcel labels to the new printer queue"
     talk = Talk(1).user(order).does("Edit", "updated", file_path="/home/sam/shop/ops/cups.conf", new_string="lp0")
     talk.says("It is done.").write(tmp_path / "sessions")
@@ -212,7 +214,7 @@ def test_a_question_without_an_answer_is_still_found(tmp_path: Path) -> None:
 
 
 def _family(folder: Path) -> None:
-    """A source; a resumed copy of it that went on; and another source."""
+    """A source, a resumed copy that continued, and another source."""
     first = source(0, TOPICS[0])
     first.write(folder)
     first.write_copy(folder, Talk(1, day=12).user("Now log how often the grace period is used.").says("It is counted."))
@@ -239,7 +241,7 @@ def test_a_fork_that_names_its_parent_is_one_hit_with_it(tmp_path: Path) -> None
     assert {answer.sessions[0].id, *answer.sessions[0].family} == {name(100), name(1)}
 
 
-def test_a_compaction_is_no_second_hit_and_its_summary_no_better_than_its_source(tmp_path: Path) -> None:
+def test_a_compaction_adds_no_hit_and_its_summary_does_not_outrank_the_source(tmp_path: Path) -> None:
     talk = source(0, TOPICS[0])
     talk.compacts(f"Summary: {TOPICS[0].told}").user("Go on with the login page.").says("The login page is next.")
     talk.write(tmp_path / "sessions")
@@ -249,10 +251,10 @@ def test_a_compaction_is_no_second_hit_and_its_summary_no_better_than_its_source
     assert answer.sessions[0].hits[0].text == TOPICS[0].told
 
 
-# The session that asks.
+# The current session.
 
 
-def test_the_current_session_and_its_family_are_left_out_while_they_ask(tmp_path: Path) -> None:
+def test_the_current_session_and_its_family_are_excluded(tmp_path: Path) -> None:
     _family(tmp_path / "sessions")
     memory = remembered(tmp_path)
     for current in (name(100), name(1)):
@@ -263,7 +265,7 @@ def test_the_current_session_and_its_family_are_left_out_while_they_ask(tmp_path
     assert ids(memory.search("grace period of the refresh token", current=name(100), everything=True))[0] != name(101)
 
 
-def test_a_current_session_that_is_not_known_is_told(tmp_path: Path) -> None:
+def test_an_unknown_current_session_is_reported(tmp_path: Path) -> None:
     _family(tmp_path / "sessions")
     answer = remembered(tmp_path).search("grace period", current=name(999))
     assert ids(answer)
@@ -293,11 +295,11 @@ def test_sub_agents_are_hidden_and_counted(tmp_path: Path) -> None:
     assert shown.resume == ""
 
 
-# The first design's cut-off.
+# The cut-off.
 
 
-def test_the_cut_off_loses_honest_work(tmp_path: Path) -> None:
-    """It is there to compare with: what came before a recall goes, what comes after it stays."""
+def test_the_cut_off_loses_original_work(tmp_path: Path) -> None:
+    """The cut-off is for comparison: it excludes text before a recall and keeps text after it."""
     echo(0, ECHOES["our MCP tool"], some_topics(0), CHORES[0]).write(tmp_path / "sessions")
     memory = remembered(tmp_path)
     assert ids(memory.search(before_of(CHORES[0])))

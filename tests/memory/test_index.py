@@ -1,4 +1,4 @@
-"""The index: which words are found where, and that it is made again when it is lost."""
+"""Tests of the index: tokenizer, fields and recovery."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ def _at(store: SessionStore, text: str, field: SearchField) -> list[int]:
         ("", []),
     ],
 )
-def test_words(text: str, told: list[str]) -> None:
+def test_texts_become_index_words(text: str, told: list[str]) -> None:
     assert tokenize_words(text) == told
 
 
@@ -94,7 +94,7 @@ def test_each_field_has_its_own_words(store: SessionStore) -> None:
     assert _at(store, "tax rate", "input") == []
 
 
-def test_a_file_is_found_by_any_end_of_its_path(store: SessionStore) -> None:
+def test_a_file_is_found_by_any_suffix_of_its_path(store: SessionStore) -> None:
     _recorded(store, _model(ToolCall("c", "Read", '{"file_path": "/home/Sam/shop/tax.py"}'), Text("looking at it now")))
     index = store.open_index()
     assert index is not None
@@ -117,8 +117,8 @@ def test_a_digest_is_found_alone_and_in_a_phrase(store: SessionStore, digits: in
     assert [one.at for one in CompiledQuery(phrase, index).best_matches(9)] == [0]
 
 
-def test_a_question_is_answered_by_one_look_at_the_index(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two looks another process may have written it anew, and a place in one is none in the other."""
+def test_a_query_uses_one_searcher(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may rewrite the index between two reads, and addresses of one searcher are invalid in another."""
     _recorded(store, _user("the first of some okapis"), _user("a second okapi, and a third"))
     index = store.open_index()
     assert index is not None
@@ -134,7 +134,7 @@ def test_a_question_is_answered_by_one_look_at_the_index(store: SessionStore, mo
     assert looks == ["one", "one"]
 
 
-def test_what_is_left_out_is_in_the_index_with_its_reason(store: SessionStore) -> None:
+def test_excluded_texts_are_indexed_with_their_reason(store: SessionStore) -> None:
     _recorded(store, _user("ok"), _user("[Request interrupted by user]"), _user("why does the build fail today?"))
     assert store.excluded_counts() == {"": 1, "short": 1, "interruption": 1}
     index = store.open_index()
@@ -145,7 +145,7 @@ def test_what_is_left_out_is_in_the_index_with_its_reason(store: SessionStore) -
     assert reasons == {0: "short", 1: "interruption", 2: ""}
 
 
-def test_what_a_compaction_repeats_is_there_once(store: SessionStore) -> None:
+def test_messages_repeated_by_a_compaction_are_indexed_once(store: SessionStore) -> None:
     said = Message("user", (Text("the one question of today"),), id="m")
     again = Message("user", (Text("the one question of today"),), id="m", carried=True)
     session = Session("claude-code", "one", "/a", (History((said,)), History((again, _user("and then some more")))))
@@ -168,7 +168,7 @@ def test_secrets_are_not_in_the_index(store: SessionStore) -> None:
     assert token in store.messages(1)[0].text
 
 
-def test_another_title_takes_the_place_of_the_old_one(store: SessionStore) -> None:
+def test_a_new_title_replaces_the_old_one(store: SessionStore) -> None:
     _recorded(store, _user("what this is about"), title="first name")
     _recorded(store, _user("what this is about"), title="second name")
     assert _at(store, "first", "title") == []
@@ -209,7 +209,7 @@ def _foreign(index: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_lost, _garbage, _no_segment, _torn_segment, _foreign])
-def test_an_index_that_is_no_good_is_made_again(store: SessionStore, tmp_path: Path, harm: object) -> None:
+def test_an_unusable_index_is_rebuilt(store: SessionStore, tmp_path: Path, harm: object) -> None:
     folder = _a_few(store, tmp_path)
     harm(store.folder / "index")  # type: ignore[operator]
     again = SessionStore(store.folder)
@@ -220,7 +220,7 @@ def test_an_index_that_is_no_good_is_made_again(store: SessionStore, tmp_path: P
     assert not again.is_index_behind()
 
 
-def test_another_way_of_making_entries_makes_it_anew(store: SessionStore, tmp_path: Path) -> None:
+def test_a_new_document_version_rebuilds_the_index(store: SessionStore, tmp_path: Path) -> None:
     folder = _a_few(store, tmp_path)
     again = SessionStore(store.folder, document_version=DOCUMENT_VERSION + 1)
     assert again.open_index() is None
@@ -229,10 +229,10 @@ def test_another_way_of_making_entries_makes_it_anew(store: SessionStore, tmp_pa
 
 
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
-def test_killed_between_truth_and_index(
+def test_a_kill_between_archive_and_index_commit(
     store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The truth is kept and the index is not, or is and the truth does not know it: nothing is lost or there twice."""
+    """Whether the archive or only the index missed the last commit, nothing is lost or duplicated."""
     folder = _a_few(store, tmp_path)
     grown = folder / f"{name(1)}.jsonl"
     grown.write_bytes(grown.read_bytes() + talk(name(1), 10, 70))
@@ -242,7 +242,7 @@ def test_killed_between_truth_and_index(
         state = self.read_state()
         if moment != "before":
             commit(self, position)
-        if moment == "between":  # its entries last, and its state does not
+        if moment == "between":  # the documents are committed, but not the state
             self._write_state(state)
         raise KeyboardInterrupt
 
@@ -260,7 +260,7 @@ def test_killed_between_truth_and_index(
     assert places(again, "topic79") == [(name(1), 79)]
 
 
-def test_a_disk_that_is_full_says_what_to_do(
+def test_a_full_disk_is_reported_with_advice(
     store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _a_few(store, tmp_path)
@@ -277,7 +277,7 @@ def test_a_disk_that_is_full_says_what_to_do(
         self._writer = Full()  # type: ignore[assignment]
 
     monkeypatch.setattr(TantivyIndex, "begin_writing", begun)
-    with pytest.raises(StoreError, match="free the disk"):
+    with pytest.raises(StoreError, match="free disk space"):
         synced(store, folder)
     monkeypatch.undo()
     again = SessionStore(store.folder)
@@ -292,7 +292,7 @@ def test_counts_by_session(store: SessionStore, tmp_path: Path) -> None:
     assert CompiledQuery(Asking(words="length", fields=("human",)), index).match_counts() == {1: 35, 2: 35}
 
 
-def test_each_session_s_own_best_come_after_the_best_of_all(store: SessionStore, tmp_path: Path) -> None:
+def test_the_best_texts_of_each_session_follow_the_best_overall(store: SessionStore, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     (folder / "loud.jsonl").write_bytes(chat(name(1), ["okapi okapi okapi"] * 9))
@@ -311,8 +311,8 @@ def test_each_session_s_own_best_come_after_the_best_of_all(store: SessionStore,
 
 
 @pytest.mark.parametrize("words", ["okapi", "okapi giraffe", "x y okapi", "x y", "what is the okapi"])
-def test_texts_are_counted_that_only_neighbours_find(store: SessionStore, words: str) -> None:
-    """A word of one letter counts beside another alone."""
+def test_texts_that_match_only_by_adjacent_words_count(store: SessionStore, words: str) -> None:
+    """A one-letter word counts only next to another one."""
     _recorded(store, _user("plot x y for me"), _user("an okapi giraffe"), _user("the giraffe is an okapi"))
     index = store.open_index()
     assert index is not None
@@ -320,7 +320,7 @@ def test_texts_are_counted_that_only_neighbours_find(store: SessionStore, words:
     assert asked.match_counts() == {1: len(asked.best_matches(99))}
 
 
-def test_the_time_of_the_last_entry(store: SessionStore) -> None:
+def test_the_time_of_the_last_document(store: SessionStore) -> None:
     times = [datetime(2026, 3, day, tzinfo=UTC) for day in (5, 9, 7)]
     _recorded(store, *(Message("user", (Text("the okapi at noon"),), time=time) for time in times))
     index = store.open_index()

@@ -1,4 +1,4 @@
-"""A file is made ready by itself: here or in another process, with the same outcome, whatever becomes of that one."""
+"""Preparing a file gives the same result in this process and in a worker, even if the worker dies."""
 
 import os
 import pickle
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Started(list["subprocess.Popen[bytes]"]):
-    """Starts workers that run a script of the test's, or their own, and keeps them."""
+    """Starts workers with a script of the test or their own, and records them."""
 
     script = ""
 
@@ -79,7 +79,7 @@ def _job(file: Path, store: SessionStore | None = None) -> IngestJob:
 
 
 def _contents(store: SessionStore) -> tuple[object, ...]:
-    """Every row of the truth but the name of the index, and every entry of the index."""
+    """Return every archive row except the generation, and every index document."""
     tables = ("sources", "sessions", "blocks", "tombstones")
     with closing(sqlite3.connect(store.archive.name)) as connection:
         rows = [connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
@@ -89,7 +89,7 @@ def _contents(store: SessionStore) -> tuple[object, ...]:
 
 
 def _two_rounds(store: SessionStore, folder: Path, options: IngestOptions = INGEST_OPTIONS) -> list[SyncReport]:
-    """Samples of all formats, a sub-agent, foreign files, one that cannot be read, copies; then some of it grows."""
+    """Write samples of all formats, a sub-agent, foreign, unreadable and copied files; later, extend some."""
     shutil.rmtree(folder)
     write_samples(folder / "home")
     _talks(folder, 5)
@@ -104,7 +104,7 @@ def _two_rounds(store: SessionStore, folder: Path, options: IngestOptions = INGE
     return [first, synced(store, folder, options)]
 
 
-def test_other_processes_change_nothing(store: SessionStore, folder: Path, tmp_path: Path, started: Started) -> None:
+def test_workers_do_not_change_the_result(store: SessionStore, folder: Path, tmp_path: Path, started: Started) -> None:
     alone = _two_rounds(store, folder)
     assert alone[0].new > 9
     assert alone[1].grown == 5
@@ -121,7 +121,7 @@ def _without_inodes(tables: Any) -> Any:
     return [row[:3] + row[5:] for row in sources], others
 
 
-def test_what_comes_back_holds_no_messages(folder: Path) -> None:
+def test_a_prepared_file_contains_no_messages(folder: Path) -> None:
     _talks(folder, 1)
     found = prepare_file(_job(folder / f"{name(1)}.jsonl"))
     assert found.status == "new"
@@ -131,7 +131,7 @@ def test_what_comes_back_holds_no_messages(folder: Path) -> None:
     assert pickle.loads(told) == found
 
 
-def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: SessionStore, folder: Path) -> None:
+def test_only_new_blocks_of_a_grown_file_are_prepared(store: SessionStore, folder: Path) -> None:
     _talks(folder, 1, 140)
     synced(store, folder)
     file = folder / f"{name(1)}.jsonl"
@@ -144,7 +144,7 @@ def test_of_a_file_that_grew_only_what_is_new_is_made_ready(store: SessionStore,
     assert sorted(ready.documents) == [1]
 
 
-def test_what_was_thought_to_be_kept_is_taken_from_the_truth(store: SessionStore, folder: Path) -> None:
+def test_documents_of_a_removed_block_are_built_from_the_archive(store: SessionStore, folder: Path) -> None:
     _talks(folder, 1)
     found = prepare_file(_job(folder / f"{name(1)}.jsonl"))
     with store.write_lease():
@@ -165,28 +165,26 @@ def _killed_at(word: str) -> str:
 
 
 @pytest.mark.parametrize("code", [_killed_at(name(3)), "raise SystemExit(1)"])
-def test_a_worker_that_dies_costs_nothing(store: SessionStore, folder: Path, started: Started, code: str) -> None:
+def test_a_dead_worker_loses_nothing(store: SessionStore, folder: Path, started: Started, code: str) -> None:
     _talks(folder, 8)
     started.script = code
     assert synced(store, folder, IngestOptions(workers=2, start_process=started)) == SyncReport(new=8, messages=560)
     assert len(places(store, "topic42")) == 8
 
 
-def test_a_large_file_that_a_worker_died_of_is_not_tried_again(
-    store: SessionStore, folder: Path, started: Started
-) -> None:
+def test_a_large_file_that_killed_a_worker_is_not_retried(store: SessionStore, folder: Path, started: Started) -> None:
     _talks(folder, 4)
     started.script = _killed_at(name(3))
     report = synced(store, folder, IngestOptions(workers=2, start_process=started, ahead_bytes=1000))
     assert report.new == 3
     (problem,) = report.failed
     assert problem.startswith(str(folder / name(3)))
-    assert "perhaps for want of memory" in problem
+    assert "probably because of too little memory" in problem
     assert store.sources()[str(folder / f"{name(3)}.jsonl")].state == "failed"
     assert synced(store, folder) == SyncReport(unchanged=4)
 
 
-def test_no_process_can_be_started(store: SessionStore, folder: Path) -> None:
+def test_workers_that_do_not_start(store: SessionStore, folder: Path) -> None:
     _talks(folder, 4)
 
     def start(command: list[str]) -> "subprocess.Popen[bytes]":
@@ -195,7 +193,7 @@ def test_no_process_can_be_started(store: SessionStore, folder: Path) -> None:
     assert synced(store, folder, IngestOptions(workers=2, start_process=start)) == SyncReport(new=4, messages=280)
 
 
-def test_want_of_memory_is_told_and_the_rest_goes_on(store: SessionStore, folder: Path) -> None:
+def test_too_little_memory_is_reported_and_the_sync_continues(store: SessionStore, folder: Path) -> None:
     _talks(folder, 2)
 
     def read(path: Path, **options: Any) -> list[Session]:
@@ -208,14 +206,14 @@ def test_want_of_memory_is_told_and_the_rest_goes_on(store: SessionStore, folder
     assert "not enough memory" in report.failed[0]
 
 
-def test_a_file_that_went_in_between_is_no_failure(folder: Path) -> None:
+def test_a_file_deleted_during_the_sync_is_not_a_failure(folder: Path) -> None:
     _talks(folder, 1)
     job = _job(folder / f"{name(1)}.jsonl")
     job.path.unlink()
     assert prepare_file(job).status == "vanished"
 
 
-def test_an_interruption_ends_all_workers_and_keeps_what_was_recorded(
+def test_an_interruption_stops_all_workers_and_keeps_recorded_files(
     store: SessionStore, folder: Path, started: Started
 ) -> None:
     _talks(folder, 12)
@@ -255,13 +253,13 @@ def test_the_users_own_program_is_not_run_again(store: SessionStore, folder: Pat
     assert (done.stdout, done.stderr) == ("once\n4\n", "")
 
 
-def test_the_newest_are_read_first(store: SessionStore, folder: Path) -> None:
+def test_newest_files_are_read_first(store: SessionStore, folder: Path) -> None:
     _talks(folder, 4)
     synced(store, folder)
     assert [facts.id for facts in store.find_sessions()] == [name(number) for number in (4, 3, 2, 1)]
 
 
-def test_what_lies_in_a_folder_of_a_files_name_is_read_after_it(folder: Path) -> None:
+def test_files_in_a_folder_with_a_files_name_are_read_after_it(folder: Path) -> None:
     _talks(folder, 2)
     inside = folder / name(1) / "subagents" / "agent-1.jsonl"
     inside.parent.mkdir(parents=True)
@@ -270,14 +268,14 @@ def test_what_lies_in_a_folder_of_a_files_name_is_read_after_it(folder: Path) ->
     assert [job.path.stem for job in found] == [name(2), name(1), "agent-1"]
 
 
-def test_workers_are_for_much_work() -> None:
+def test_workers_start_only_for_large_syncs() -> None:
     assert worker_count(100, 100_000_000, cores=2) == 2
     assert worker_count(100, 10_000_000, cores=2) == worker_count(2, 100_000_000, cores=2) == 0
     assert worker_count(100, 100_000_000, cores=64) == 4
     assert worker_count(100, 100_000_000, cores=1) == 0
 
 
-def test_not_all_files_are_given_out_at_once(folder: Path) -> None:
+def test_the_queue_of_workers_is_limited(folder: Path) -> None:
     _talks(folder, 9)
     begun: list[IngestJob] = []
 

@@ -1,4 +1,4 @@
-"""Which words of a session a search looks into, and why others are left out."""
+"""Tests of provenance: the texts that a search covers, and the reasons to exclude others."""
 
 import json
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def searched(said: Sequence[AttributedText]) -> str:
     return "".join(piece.text for piece in said if not piece.reason)
 
 
-# What is what.
+# Fields.
 
 
 def test_each_part_has_its_field() -> None:
@@ -102,19 +102,19 @@ def test_each_part_has_its_field() -> None:
         ('{"api_key": ["x9Kq", {"value": "72Lm"}], "key": "v"}', "api_key: x9Kq\napi_key: 72Lm\nv"),
     ],
 )
-def test_a_call_says_its_values(arguments: str, text: str) -> None:
+def test_the_text_of_a_call_contains_its_values(arguments: str, text: str) -> None:
     assert only(model(ToolCall("1", "Write", arguments))) == [AttributedText("input", text)]
 
 
-def test_a_call_without_words_has_no_piece() -> None:
+def test_a_call_without_words_has_no_text() -> None:
     assert only(model(ToolCall("1", "TaskList", "{}"))) == []
 
 
-def test_a_sub_agent_is_prompted_by_a_model() -> None:
+def test_the_prompt_of_a_sub_agent_is_by_a_model() -> None:
     assert only(human("Find where the token is made.", author="model"))[0].field == "agent"
 
 
-def test_what_a_user_ran_in_the_shell_is_output() -> None:
+def test_output_of_user_commands_is_output() -> None:
     assert only(human("$ make\nall is built", author="tool")) == [AttributedText("output", "$ make\nall is built")]
 
 
@@ -153,7 +153,7 @@ def test_the_summary_after_a_compaction_is_a_summary() -> None:
     ],
 )
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_honest_words_stay_byte_for_byte(text: str, role: str) -> None:
+def test_original_text_stays_unchanged(text: str, role: str) -> None:
     message = human(text) if role == "user" else model(text)
     field: TextField = "human" if role == "user" else "agent"
     assert only(message) == [AttributedText(field, text)]
@@ -191,7 +191,7 @@ def test_honest_words_stay_byte_for_byte(text: str, role: str) -> None:
         ("[1/5] abc1234 • Dec 28\nThis session discussed JWT.\n\nAnd more of it.", "recall"),
     ],
 )
-def test_noise_is_left_out_and_says_why(text: str, reason: ExclusionReason) -> None:
+def test_noise_is_excluded_with_its_reason(text: str, reason: ExclusionReason) -> None:
     said = only(human(text))
     assert {piece.reason for piece in said} == {reason}
     assert "".join(piece.text for piece in said) == text
@@ -206,15 +206,15 @@ def test_noise_is_left_out_and_says_why(text: str, reason: ExclusionReason) -> N
         ("No response requested.", "harness"),
     ],
 )
-def test_what_the_harness_says_for_the_model_is_left_out(text: str, reason: ExclusionReason) -> None:
+def test_harness_text_in_place_of_a_model_answer_is_excluded(text: str, reason: ExclusionReason) -> None:
     assert only(model(text, author="harness")) == [AttributedText("agent", text, reason)]
 
 
-def test_what_a_format_knows_to_be_the_harness_is_left_out() -> None:
+def test_text_that_a_format_attributes_to_the_harness_is_excluded() -> None:
     assert only(human("Review the code as an expert would.", author="harness"))[0].reason == "harness"
 
 
-def test_a_prompt_keeps_its_words_among_the_harness() -> None:
+def test_a_prompt_next_to_harness_text_stays() -> None:
     said = only(human("<ide_selection>x = 1</ide_selection>\nWhy is this one?\n<system-reminder>a</system-reminder>"))
     assert said == [
         AttributedText("human", "\nWhy is this one?\n"),
@@ -223,23 +223,23 @@ def test_a_prompt_keeps_its_words_among_the_harness() -> None:
     ]
 
 
-def test_a_message_is_short_as_a_whole() -> None:
+def test_the_length_limit_applies_to_the_whole_message() -> None:
     message = Message("user", (Text("yes, and"), Text("go on with it")))
     assert [piece.reason for piece in only(message)] == ["", ""]
 
 
-def test_calls_that_a_model_prints_leave_and_its_words_stay() -> None:
+def test_printed_calls_are_excluded_and_the_text_stays() -> None:
     printed = '<function_calls>\n<invoke name="Bash">\nls\n</invoke>\n</function_calls>'
     said = only(model(f"I will look.\n{printed}\nThat was it."))
     assert said == [AttributedText("agent", "I will look.\n\nThat was it."), AttributedText("agent", printed, "syntax")]
 
 
-def test_calls_shown_as_code_stay() -> None:
+def test_printed_calls_in_code_blocks_stay() -> None:
     text = 'It is written so:\n```xml\n<function_calls>\n<invoke name="Bash"/>\n</function_calls>\n```'
     assert only(model(text)) == [AttributedText("agent", text)]
 
 
-def test_reminders_after_an_output_leave() -> None:
+def test_reminders_after_output_are_excluded() -> None:
     reminder = "<system-reminder>\nThe file changed.\n</system-reminder>"
     said = read(model(bash("cat a")), result(f"x = 1\n{reminder}\n{reminder}\n"))[1]
     assert said[0] == AttributedText("output", "x = 1\n")
@@ -266,13 +266,13 @@ RUN = "iVBORw0KGgo" * 30
         ("data: {}\n\ndata: [DONE]", "data: {}\n\ndata: [DONE]"),
     ],
 )
-def test_data_is_in_no_piece(text: str, left: str) -> None:
+def test_embedded_data_is_removed(text: str, left: str) -> None:
     assert strip_embedded_data(text) == left
     assert searched(only(human(f"some words {text}"))) == f"some words {left}"
 
 
 @pytest.mark.parametrize("shift", range(0, 200, 7))
-def test_a_run_is_found_wherever_it_begins(shift: int) -> None:
+def test_base64_runs_are_found_at_any_offset(shift: int) -> None:
     text = "some words " * 20
     assert strip_embedded_data(f"{text[:shift]} {RUN[:200]} {text}") == f"{text[:shift]}  {text}"
 
@@ -323,7 +323,7 @@ def test_tools_that_show_past_sessions(name: str) -> None:
         "web_search",
     ],
 )
-def test_tools_that_do_not(name: str) -> None:
+def test_tools_that_do_not_show_past_sessions(name: str) -> None:
     assert not is_memory_tool(name)
 
 
@@ -337,7 +337,7 @@ def test_tools_that_do_not(name: str) -> None:
         ToolCall("1", "shell", '{"command": ["bash", "-lc", "thresher search jwt"]}'),
     ],
 )
-def test_calls_that_ask_a_memory(call: ToolCall) -> None:
+def test_calls_that_query_a_memory(call: ToolCall) -> None:
     assert classify_recall(call) == "alone"
 
 
@@ -350,7 +350,7 @@ def test_calls_that_ask_a_memory(call: ToolCall) -> None:
         ToolCall("1", "Write", '{"file_path": "a.sh", "content": "thresher search jwt"}'),
     ],
 )
-def test_calls_that_do_not(call: ToolCall) -> None:
+def test_calls_that_do_not_query_a_memory(call: ToolCall) -> None:
     assert classify_recall(call) == ""
 
 
@@ -390,7 +390,7 @@ def test_calls_that_do_not(call: ToolCall) -> None:
         ("cat > a.md <<'EOF'\nit's text\nEOF\nthresher search jwt", "among"),
     ],
 )
-def test_commands_that_ask_a_memory(command: str, kind: str) -> None:
+def test_commands_that_query_a_memory(command: str, kind: str) -> None:
     assert classify_recall_command(command) == kind
 
 
@@ -421,11 +421,11 @@ def test_commands_that_ask_a_memory(command: str, kind: str) -> None:
         "",
     ],
 )
-def test_commands_that_do_not(command: str) -> None:
+def test_commands_that_do_not_query_a_memory(command: str) -> None:
     assert classify_recall_command(command) == ""
 
 
-def test_a_recall_and_its_result_leave_and_the_work_around_them_stays() -> None:
+def test_a_recall_is_excluded_and_the_work_around_it_stays() -> None:
     said = read(
         human("Fix the token refresh, please."),
         model("I will run the tests first.", bash("make test", "1")),
@@ -442,7 +442,7 @@ def test_a_recall_and_its_result_leave_and_the_work_around_them_stays() -> None:
     assert flags == [[clean], [clean, clean], [clean], [recall], [recall], [echo], [clean], [clean], [clean]]
 
 
-def test_the_prompt_that_made_the_model_look_is_an_echo() -> None:
+def test_the_prompt_before_a_recall_is_derived() -> None:
     said = read(
         human("How did we fix the jwt refresh?"),
         model("Let me look into past sessions.", ToolCall("1", "mcp__thresher__search", '{"query": "jwt refresh"}')),
@@ -462,7 +462,7 @@ def test_the_prompt_that_made_the_model_look_is_an_echo() -> None:
     assert said[1][1] == AttributedText("input", "jwt refresh", "recall")
 
 
-def test_work_made_beside_a_recall_does_not_end_the_echo() -> None:
+def test_an_edit_parallel_to_a_recall_does_not_end_the_echo() -> None:
     both = model(bash("deja jwt", "1"), bash("make", "2"))
     for order in (("1", "2"), ("2", "1")):
         answers = [result("done by someone", call_id) for call_id in order]
@@ -479,25 +479,25 @@ def test_a_slash_command_that_searches_is_a_recall() -> None:
         assert said[1] == [AttributedText("agent", "We rotated the token.", derived=True)]
 
 
-def test_a_command_to_look_does_not_colour_the_prompt_before() -> None:
+def test_a_recall_command_does_not_affect_the_previous_prompt() -> None:
     look = model(bash("thresher search jwt"))
     said = read(human("Explain the login, please."), model("It goes through a.py."), human("/recall jwt"), look)
     assert [piece.derived for message in said for piece in message] == [False, False, False, False]
 
 
-def test_a_result_without_its_call_is_known_by_its_name() -> None:
+def test_a_result_without_its_call_is_identified_by_name() -> None:
     message = Message("tool", (ToolResult("9", (Text("old words"),), name="mcp__deja__deja"),), "tool")
     assert only(message) == [AttributedText("output", "old words", "recall")]
 
 
-def test_among_other_commands_only_the_marked_block_leaves() -> None:
+def test_among_other_commands_only_the_tagged_block_is_excluded() -> None:
     output = f"3 passed\n{RECALL}\ndone\n"
     said = read(model(bash("make test && thresher search jwt")), result(output))[1]
     assert said == [AttributedText("output", "3 passed\n\ndone\n"), AttributedText("output", RECALL, "recall")]
     assert {piece.reason for piece in read(model(bash("make && fr jwt")), result("3 passed"))[1]} == {"recall"}
 
 
-# Old text inside other text.
+# Recalled text inside other text.
 
 BEFORE, AFTER = "Work before stays.\n", "\nWork after stays.  \n"
 
@@ -514,7 +514,7 @@ BEFORE, AFTER = "Work before stays.\n", "\nWork after stays.  \n"
         f"  {RECALL}".lstrip(),
     ],
 )
-def test_a_marked_block_leaves_any_text(block: str) -> None:
+def test_a_tagged_block_is_excluded_in_any_text(block: str) -> None:
     text = f"{BEFORE}{block}{AFTER}"
     expected: dict[TextField, list[AttributedText]] = {}
     for field in ("human", "agent", "output", "thinking"):
@@ -525,7 +525,7 @@ def test_a_marked_block_leaves_any_text(block: str) -> None:
     assert read(model(bash("codex exec look")), result(text))[1] == expected["output"]
 
 
-def test_a_block_in_printed_json_leaves() -> None:
+def test_a_block_in_printed_json_is_excluded() -> None:
     for printed in (IN_JSON, json.dumps(RECALL), json.dumps(IN_JSON)):
         text = f'{{"n": 1, "text": {printed}, "cost": 2}}'
         said = read(model(bash("codex exec look")), result(text))[1]
@@ -534,13 +534,13 @@ def test_a_block_in_printed_json_leaves() -> None:
         assert searched(said).endswith(', "cost": 2}')
 
 
-def test_a_block_in_a_hook_leaves_and_the_prompt_stays() -> None:
+def test_a_block_from_a_hook_is_excluded_and_the_prompt_stays() -> None:
     said = only(human(f"<hook_context>{ESCAPED}</hook_context>\n\nHow often does the token rotate?"))
     assert searched(said) == "\n\nHow often does the token rotate?"
     assert [piece.reason for piece in said] == ["", "recall", *(piece.reason for piece in said[2:])]
 
 
-def test_a_block_of_ours_that_was_cut_off_takes_the_rest() -> None:
+def test_our_truncated_block_extends_to_the_end() -> None:
     text = BEFORE + RECALL.removesuffix("</thresher-recall>")
     assert searched(read(model(bash("codex exec look")), result(text))[1]) == BEFORE
     hook = only(human(f"<local-command-stdout>\n{text}", author="harness"))
@@ -570,7 +570,7 @@ OBJECT = {
         json.dumps(OBJECT).replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;"),
     ],
 )
-def test_our_own_json_leaves_as_a_whole(told: str) -> None:
+def test_our_json_is_excluded_completely(told: str) -> None:
     text = f"{BEFORE}{told}{AFTER}"
     assert searched(read(model(bash("cat found.json")), result(text))[1]) == BEFORE + AFTER
     assert searched(only(human(text))) == BEFORE + AFTER
@@ -578,7 +578,7 @@ def test_our_own_json_leaves_as_a_whole(told: str) -> None:
     assert searched(read(model(bash("head found.json")), result(half))[1]) == BEFORE
 
 
-def test_json_that_only_speaks_of_our_mark_stays() -> None:
+def test_json_that_only_mentions_our_tag_stays() -> None:
     for text in ('What does {"mark": "<thresher-recall>"} mean here?', '{"mark": "<b>", "end": "</thresher-recall>"}'):
         assert searched(only(human(text))) == text
         assert find_recall_spans(text.replace("thresher-recall", "thresher-x"), printed=True) == []
@@ -594,7 +594,7 @@ def test_json_that_only_speaks_of_our_mark_stays() -> None:
         "ctx_session_id: 01900000-0000-7000\nprovider: codex\n\n[2026-07-30] user message\n  old words",
     ],
 )
-def test_hits_with_headers_leave_a_printed_text(block: str) -> None:
+def test_hits_with_headers_are_excluded(block: str) -> None:
     said = read(model(bash("sh look.sh")), result(f"Work before.\n{block}\n\nWork after."))[1]
     assert said == [
         AttributedText("output", "Work before.\n\n\nWork after."),
@@ -604,7 +604,7 @@ def test_hits_with_headers_leave_a_printed_text(block: str) -> None:
 
 @pytest.mark.parametrize("name", [name for group in RECALLED_TEXT_ELEMENTS for name in group.split()])
 @pytest.mark.parametrize(("opening", "closing"), [("<", ">"), ("&lt;", "&gt;"), ("\\u003c", "\\u003e")])
-def test_every_element_is_found(name: str, opening: str, closing: str) -> None:
+def test_every_tag_is_recognized(name: str, opening: str, closing: str) -> None:
     block = f"{opening}{name}{closing}old words{opening}/{name}{closing}"
     assert find_recall_spans(f"Before.\n{block}\nAfter.", printed=True) == [(8, 8 + len(block))]
 
@@ -638,11 +638,11 @@ def session(*messages: Message, project: str = "/repo", file: str = "a.jsonl") -
         (session(), ""),
     ],
 )
-def test_sessions_that_a_memory_tool_made(made: Session, tool: str) -> None:
+def test_sessions_that_a_memory_tool_created(made: Session, tool: str) -> None:
     assert detect_memory_tool(made) == tool
 
 
-# Hostile and real texts.
+# Hostile and recorded texts.
 
 
 @pytest.mark.parametrize(
@@ -679,7 +679,7 @@ def test_sessions_that_a_memory_tool_made(made: Session, tool: str) -> None:
         "/",
     ],
 )
-def test_hostile_text_ends(piece: str) -> None:
+def test_hostile_text_takes_linear_time(piece: str) -> None:
     text = piece * (200_000 // len(piece))
     find_recall_spans(text, printed=True)
     classify_recall_command(f"thresher {text}")
@@ -687,7 +687,7 @@ def test_hostile_text_ends(piece: str) -> None:
     read(human(text), model(text, Thinking(text), bash(f"fr\n{text}")), result(text), model(f"API Error: {text}"))
 
 
-def test_real_sessions_are_read_whole(shared_data: Path) -> None:
+def test_recorded_sessions_are_attributed_completely(shared_data: Path) -> None:
     files = [file for kind in ("claude_code", "codex", "pi", "opencode") for file in (shared_data / kind).iterdir()]
     for file in sorted(files)[::4]:
         try:

@@ -23,15 +23,15 @@ NOW = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
         ("", Query()),
     ],
 )
-def test_only_quotes_and_a_star_mean_something(text: str, wanted: Query) -> None:
+def test_only_quotes_and_the_asterisk_are_syntax(text: str, wanted: Query) -> None:
     assert parse_query(text) == structs.replace(wanted, typed=text.replace("\0", " "))
 
 
-def test_a_pasted_page_is_cut() -> None:
+def test_a_long_query_is_truncated() -> None:
     assert len(parse_query("word " * 50_000).words) < 4001
 
 
-def test_words_that_are_everywhere_count_only_alone() -> None:
+def test_stop_words_count_only_alone() -> None:
     assert content_words(["how", "did", "we", "fix", "the", "jwt", "fix"]) == ["fix", "jwt"]
     assert content_words(["who", "are", "you"]) == ["who", "are", "you"]
 
@@ -51,10 +51,10 @@ def test_words_that_are_everywhere_count_only_alone() -> None:
         ("yesterday", True, datetime(2026, 3, 15, tzinfo=UTC)),
     ],
 )
-def test_moments(text: str, end: bool, wanted: datetime) -> None:
+def test_dates_and_ages_are_parsed(text: str, end: bool, wanted: datetime) -> None:
     assert parse_date_or_age(text, NOW, end=end) == wanted
 
 
-def test_what_is_no_date_says_what_is() -> None:
-    with pytest.raises(OptionError, match="2026-03-01, 7d"):
+def test_an_invalid_date_is_reported_with_examples() -> None:
+    with pytest.raises(OptionError, match="`2026-03-01`, `7d`"):
         parse_date_or_age("last tuesday", NOW)

@@ -21,22 +21,22 @@ def _left(memory: Memory) -> int:
 
 
 @pytest.mark.parametrize(("retention", "left"), [(None, 2), ("1 year", 1), ("3000d", 2), ("450d", 2)])
-def test_what_is_older_than_the_retention_goes(tmp_path: Path, retention: str | None, left: int) -> None:
+def test_sessions_beyond_the_retention_are_forgotten(tmp_path: Path, retention: str | None, left: int) -> None:
     _sessions(tmp_path / "files", 10, 480)
     memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False, retention=retention)
     assert memory.sync().forgotten == 2 - left
     assert _left(memory) == left
-    assert memory.sync().messages == 0  # and does not come back
+    assert memory.sync().messages == 0  # it does not return
 
 
-def test_it_can_be_set_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_retention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _sessions(tmp_path / "files", 10, 480)
     monkeypatch.setenv("THRESHER_RETENTION", "90d")
     memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False)
     assert memory.sync().forgotten == 1
 
 
-def test_a_session_that_goes_on_comes_back(tmp_path: Path) -> None:
+def test_a_forgotten_session_that_continues_returns(tmp_path: Path) -> None:
     _sessions(tmp_path / "files", 10, 480)
     memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False, retention="90d")
     assert memory.sync().forgotten == 1
@@ -47,12 +47,12 @@ def test_a_session_that_goes_on_comes_back(tmp_path: Path) -> None:
     assert _left(memory) == 2
 
 
-def test_less_than_a_day_is_a_mistake(tmp_path: Path) -> None:
+def test_a_retention_below_one_day_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="365d"):
         Memory(home=tmp_path, sources=[], discover=False, retention="1h").sync()
 
 
-def test_before_means_ended_before(tmp_path: Path) -> None:
+def test_before_selects_by_end_time(tmp_path: Path) -> None:
     _sessions(tmp_path / "files", 10, 480)
     memory = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False)
     memory.sync()

@@ -1,4 +1,4 @@
-"""A slice of the rough service in `benchmarks/soak_memory.py`: kills, no room, several at once, hostile sources."""
+"""A short run of `benchmarks/soak_memory.py`: kills, full disks, concurrent syncs and hostile sources."""
 
 import argparse
 import shutil
@@ -30,13 +30,13 @@ def world(tmp_path: Path) -> soak.World:
     return soak.World(tmp_path / "world", 1, _few)
 
 
-def test_kills_leave_what_a_fresh_build_leaves(tmp_path: Path, world: soak.World) -> None:
+def test_after_kills_a_sync_equals_a_fresh_build(tmp_path: Path, world: soak.World) -> None:
     counts = soak.kills(tmp_path, world, argparse.Namespace(kills=4))
     assert counts["equal to a fresh build"] == 1
 
 
-def test_what_a_killed_writer_leaves_is_in_nobodys_way(tmp_path: Path) -> None:
-    """It wrote which entries went, and was killed before the index knew: the next one gives its file that name."""
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
+    """The writer died between deleting documents and saving its state; the next one reuses its file name."""
     folder, killed = tmp_path / "files", SessionStore(tmp_path / "killed")
     folder.mkdir()
     _few(folder)
@@ -54,7 +54,7 @@ def test_what_a_killed_writer_leaves_is_in_nobodys_way(tmp_path: Path) -> None:
     assert places(killed, "topic245") == [(name(8), 245)]
 
 
-def test_a_forget_that_was_cut_short_leaves_no_index_that_knows(tmp_path: Path) -> None:
+def test_an_interrupted_forget_leaves_no_usable_index(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "memory")
     (tmp_path / "files").mkdir()
     _few(tmp_path / "files")
@@ -68,7 +68,7 @@ def test_a_forget_that_was_cut_short_leaves_no_index_that_knows(tmp_path: Path) 
     assert {id for id, _ in places(again, "topic20")} == {name(number) for number in range(1, 8)}
 
 
-def test_no_room_is_told_and_it_goes_on(tmp_path: Path, world: soak.World) -> None:
+def test_a_full_disk_is_reported_and_the_next_sync_continues(tmp_path: Path, world: soak.World) -> None:
     home, fresh = tmp_path / "home", tmp_path / "fresh"
     assert soak.without_room(home, world, 60_000).startswith("no room")
     soak.check_kept(home, world)
@@ -77,7 +77,7 @@ def test_no_room_is_told_and_it_goes_on(tmp_path: Path, world: soak.World) -> No
     soak.check_equal(home, fresh, world)
 
 
-def test_hostile_sources_harm_nobody(tmp_path: Path) -> None:
+def test_hostile_sources_do_no_harm(tmp_path: Path) -> None:
     for make in (soak.loop, soak.pipe):
         soak.check_source(tmp_path, make)
 

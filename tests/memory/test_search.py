@@ -1,4 +1,4 @@
-"""What a query means, from the words that a person types to the sessions that are shown."""
+"""Tests of search, from the typed query to the results."""
 
 import re
 import time
@@ -35,7 +35,7 @@ def remembered(folder: Path) -> Memory:
 
 
 def said(folder: Path, *sessions: str | tuple[str, ...], **facts: Any) -> Memory:
-    """A memory of sessions in which these things were said; one string is one answer of the model."""
+    """Return a memory of sessions with these messages; a single string is one model answer."""
     for number, texts in enumerate(sessions, 1):
         talk = Talk(number, day=number, **facts).user("Please go on with the next point.")
         for text in [texts] if isinstance(texts, str) else texts:
@@ -59,7 +59,7 @@ def texts(answer: SearchResults) -> list[str]:
 # Words.
 
 
-def test_words_are_alternatives_and_more_of_them_are_better(folder: Path) -> None:
+def test_words_are_alternatives_and_more_of_them_rank_higher(folder: Path) -> None:
     memory = said(
         folder, "The parser reads a token.", "The parser refreshes a token before it expires.", "Nothing of this."
     )
@@ -74,24 +74,24 @@ def test_words_are_alternatives_and_more_of_them_are_better(folder: Path) -> Non
         "do you know why half pennies got lost, and where?",
     ],
 )
-def test_a_question_in_plain_language_finds_something(folder: Path, question: str) -> None:
+def test_a_query_in_plain_language_has_results(folder: Path, question: str) -> None:
     for number, topic in enumerate(TOPICS):
         source(number, topic).write(folder)
     assert ids(remembered(folder).search(question))
 
 
-def test_rare_words_weigh_more_than_frequent_ones(folder: Path) -> None:
+def test_rare_words_have_a_higher_weight(folder: Path) -> None:
     common = ["The order was changed and the order was saved."] * 6
     memory = said(folder, *common, "The quaxbolt was changed.")
     assert numbers(memory.search("order quaxbolt"))[0] == 7
 
 
-def test_words_that_nobody_said_find_nothing(folder: Path) -> None:
+def test_unknown_words_match_nothing(folder: Path) -> None:
     answer = said(folder, "The parser reads a token.").search("zebra")
     assert (answer.sessions, answer.found) == ((), 0)
 
 
-def test_an_empty_memory_answers(tmp_path: Path) -> None:
+def test_an_empty_archive_returns_no_results(tmp_path: Path) -> None:
     answer = Memory(home=tmp_path / "home", discover=False).search("anything")
     assert answer.found == 0
 
@@ -100,13 +100,13 @@ def test_an_empty_memory_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["We store the refreshToken.", "We store the refresh_token.", "We store the refresh token."]
 )
-def test_identifiers_are_words(folder: Path, asked: str, text: str) -> None:
+def test_identifiers_are_split_into_words(folder: Path, asked: str, text: str) -> None:
     memory = said(folder, "The token is new.", text)
     assert numbers(memory.search(asked))[0] == 2
 
 
 @pytest.mark.parametrize("asked", ["migrations", "migrating", "migrated", "migration", "migrate", "MIGRATE"])
-def test_endings_do_not_matter(folder: Path, asked: str) -> None:
+def test_words_are_stemmed(folder: Path, asked: str) -> None:
     assert numbers(said(folder, "The migration of orders is done.").search(asked)) == [1]
 
 
@@ -130,22 +130,22 @@ def test_every_script_is_searched(folder: Path, text: str, asked: str) -> None:
     assert answer.sessions[0].hits[0].marks
 
 
-def test_a_sign_in_another_order_is_another_word(folder: Path) -> None:
+def test_character_order_matters_without_spaces(folder: Path) -> None:
     assert numbers(said(folder, "蜜蜂在花园里飞来飞去。", "我们蜂蜜很多，都卖出去了。").search("蜂蜜")) == [2]
 
 
-# What must and must not be there.
+# Required and excluded text.
 
 
-def test_a_phrase_stands_as_it_is(folder: Path) -> None:
+def test_a_phrase_matches_adjacent_words(folder: Path) -> None:
     memory = said(folder, "The reset of a connection.", "We saw a connection reset by peer.")
     assert numbers(memory.search('"connection reset"')) == [2]
     assert numbers(memory.search("connection reset")) == [2, 1]
     assert ids(memory.search('"reset peer"')) == []
 
 
-def test_the_first_design_s_own_example(folder: Path) -> None:
-    """`authentication jwt`, with `implement` required and `test` excluded: two messages, not three."""
+def test_required_and_excluded_words(folder: Path) -> None:
+    """`authentication jwt` with `implement` required and `test` excluded matches two messages, not three."""
     memory = said(
         folder,
         (
@@ -169,13 +169,13 @@ def test_require_and_exclude_take_several_words_and_phrases(folder: Path) -> Non
     assert numbers(memory.search("", require="alone")) == [3]
 
 
-def test_the_beginning_of_a_word(folder: Path) -> None:
+def test_a_prefix_matches_words(folder: Path) -> None:
     memory = said(folder, "The authentication works.", "The author works.", "The aubergine works.")
     assert sorted(numbers(memory.search("auth*"))) == [1, 2]
     assert numbers(memory.search("authent* works")) == [1]
 
 
-def test_patterns(folder: Path) -> None:
+def test_search_by_regex(folder: Path) -> None:
     pytest.importorskip("regex")
     memory = said(folder, "It fails with E1042 in line 7.", "It fails with E7.", "All is well.")
     answer = memory.search("", regex=r"E\d{4}")
@@ -186,7 +186,7 @@ def test_patterns(folder: Path) -> None:
     assert ids(memory.search("", regex="unheard of")) == []
 
 
-def test_a_pattern_leaves_out_what_a_search_does(folder: Path) -> None:
+def test_a_regex_search_has_the_same_exclusions(folder: Path) -> None:
     pytest.importorskip("regex")
     talk = Talk(1).user("Look it up.").does("mcp__thresher__search", "E1042 again", query="E1042")
     talk.write(folder)
@@ -195,7 +195,7 @@ def test_a_pattern_leaves_out_what_a_search_does(folder: Path) -> None:
     assert ids(memory.search("", regex="E1042", fields=SEARCH_FIELDS, everything=True)) == [name(1)]
 
 
-# Where it stands.
+# Fields and filters.
 
 
 def _fields(folder: Path) -> Memory:
@@ -222,7 +222,7 @@ def _fields(folder: Path) -> Memory:
         ("lilac", "title"),
     ],
 )
-def test_each_field_by_itself(folder: Path, word: str, field: Any) -> None:
+def test_each_field_can_be_searched_alone(folder: Path, word: str, field: Any) -> None:
     memory = _fields(folder)
     assert ids(memory.search(word, fields=field)) == [name(1)]
     others = [
@@ -237,11 +237,11 @@ def test_output_paths_and_ids_are_searched_only_on_request(folder: Path, word: s
 
 
 @pytest.mark.parametrize("word", ["humanword", "thinkword", "agentword", "commandword", "inputword"])
-def test_the_rest_is_searched(folder: Path, word: str) -> None:
+def test_other_fields_are_searched_by_default(folder: Path, word: str) -> None:
     assert ids(_fields(folder).search(word)) == [name(1)]
 
 
-def test_an_unknown_field_is_told(folder: Path) -> None:
+def test_an_unknown_field_is_reported(folder: Path) -> None:
     with pytest.raises(OptionError, match="human"):
         remembered(folder).search("x", fields="headline")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="require"):
@@ -249,7 +249,7 @@ def test_an_unknown_field_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [f"{SHOP}/src/pathword/cart.py", "pathword/cart.py", "cart.py", "CART.py"])
-def test_who_touched_a_file(folder: Path, path: str) -> None:
+def test_sessions_that_touched_a_file(folder: Path, path: str) -> None:
     memory = _fields(folder)
     Talk(2).user("Tell me about cart.py, please.").says("cart.py holds the cart.").write(folder)
     assert ids(memory.search("", file=path)) == [name(1)]
@@ -289,7 +289,7 @@ def test_projects_agents_and_branches(folder: Path) -> None:
 # Order.
 
 
-def test_a_marathon_does_not_beat_the_session_that_has_the_words_together(folder: Path) -> None:
+def test_a_long_session_ranks_behind_words_in_one_message(folder: Path) -> None:
     scattered = [
         f"While the {('token', 'refresh', 'grace', 'seconds')[at // 250]} of order {at} is moved, nothing else happens."
         for at in range(1000)
@@ -307,14 +307,14 @@ def test_time_only_decides_between_equals(folder: Path) -> None:
     assert numbers(memory.search("parcel is lilac"))[:2] == [2, 1]
 
 
-def test_the_first_design_s_order_is_there(folder: Path) -> None:
+def test_order_by_number_of_matches(folder: Path) -> None:
     memory = said(
         folder, ("lilac parcels everywhere",), ("lilac ink runs", "lilac again here"), ("lilac ink and lilac parcels",)
     )
     assert numbers(memory.search("lilac", rank="matches")) == [2, 3, 1]
 
 
-def test_pages_go_on_where_the_last_one_ended(folder: Path) -> None:
+def test_pages_continue_without_gaps(folder: Path) -> None:
     memory = said(folder, *[f"The parcel number {number} is lilac." for number in range(25)])
     pages = [memory.search("lilac parcel", sessions=10, page=page) for page in (1, 2, 3, 4)]
     assert [len(page.sessions) for page in pages] == [10, 10, 5, 0]
@@ -324,15 +324,15 @@ def test_pages_go_on_where_the_last_one_ended(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["sessions", "messages", "page"])
-def test_less_than_one_is_refused(folder: Path, option: str) -> None:
+def test_numbers_below_one_are_refused(folder: Path, option: str) -> None:
     with pytest.raises(OptionError, match=option):
         remembered(folder).search("x", **{option: 0})  # type: ignore[arg-type]
 
 
-# What is shown.
+# Results.
 
 
-def test_a_hit_says_where_it_stands(folder: Path) -> None:
+def test_a_hit_has_its_position(folder: Path) -> None:
     source(0, TOPICS[0]).write(folder)
     best = remembered(folder).search("grace period of 30 seconds").sessions[0]
     assert (best.agent, best.project, best.branch) == ("claude-code", SHOP, "main")
@@ -346,7 +346,7 @@ def test_a_hit_says_where_it_stands(folder: Path) -> None:
     assert {hit.text[start:stop].lower() for start, stop in hit.marks} >= {"grace", "period", "30", "seconds"}
 
 
-def test_a_piece_has_a_third_before_and_two_thirds_after(folder: Path) -> None:
+def test_a_snippet_is_placed_around_its_match(folder: Path) -> None:
     text = f"{'before ' * 300}lilac parcel {'after ' * 300}"
     hit = said(folder, text).search("lilac parcel", context=300).sessions[0].hits[0]
     assert len(hit.text) <= 300
@@ -354,21 +354,21 @@ def test_a_piece_has_a_third_before_and_two_thirds_after(folder: Path) -> None:
     assert 60 <= hit.text.index("lilac") <= 110
 
 
-def test_no_more_messages_are_shown_than_wanted_and_all_are_counted(folder: Path) -> None:
+def test_messages_are_limited_and_all_matches_counted(folder: Path) -> None:
     memory = said(folder, tuple(f"Lilac parcel number {number} is packed." for number in range(12)))
     best = memory.search("lilac parcel", messages=5).sessions[0]
     assert (len(best.hits), best.matches) == (5, 12)
     assert len({hit.at for hit in best.hits}) == 5
 
 
-def test_secrets_are_redacted_until_they_are_asked_for(folder: Path) -> None:
+def test_secrets_are_redacted_by_default(folder: Path) -> None:
     Talk(1).user(f"Use the key {SECRET} for the lilac parcel.").says(f"I use {SECRET} for it.").write(folder)
     memory = remembered(folder)
     hidden = memory.search("lilac parcel key")
     assert "lilac parcel" in hidden.sessions[0].title
     assert SECRET not in repr(hidden)
     shown = memory.search("lilac parcel key", reveal=True)
-    assert SECRET not in shown.sessions[0].title  # it may be cut, and then nobody could tell
+    assert SECRET not in shown.sessions[0].title  # a truncated secret could not be recognized
     assert any(SECRET in text for text in texts(shown))
     assert ids(memory.search(SECRET)) == []
     assert SECRET not in repr(memory.recall(name(1), "lilac parcel key"))
@@ -424,10 +424,10 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-def test_every_query_has_an_answer(folder: Path, query: str) -> None:
+def test_every_query_is_answered(folder: Path, query: str) -> None:
     memory = said(folder, "The parcel is lilac.")
     for options in ({}, {"fields": SEARCH_FIELDS, "everything": True}):
-        with suppress(OptionError):  # where nothing is left of it to ask for
+        with suppress(OptionError):  # nothing remains to search for
             assert memory.search(query, **options).found in (0, 1)  # type: ignore[arg-type]
     for name_of in ("require", "exclude", "project", "branch", "file", "current"):
         memory.search("lilac", sync=False, **{name_of: query})  # type: ignore[arg-type]
@@ -436,7 +436,7 @@ def test_every_query_has_an_answer(folder: Path, query: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "(", "[z-a]", r"(?<n>a)(?<n", "a{99999999999}", "(?:a|a)*b" * 50, "\ud800"]
 )
-def test_every_pattern_has_an_answer_or_a_reason(folder: Path, pattern: str) -> None:
+def test_every_regex_is_answered_or_refused(folder: Path, pattern: str) -> None:
     pytest.importorskip("regex")
     memory = said(folder, "a" * 5000 + "!")
     with suppress(OptionError):
@@ -444,13 +444,13 @@ def test_every_pattern_has_an_answer_or_a_reason(folder: Path, pattern: str) -> 
 
 
 @pytest.mark.parametrize("pattern", ["a{10000}", "(?R)", "a" * 20_000, "(", r"\p{Nope}"])
-def test_a_pattern_that_runs_away_is_refused(folder: Path, pattern: str) -> None:
+def test_a_slow_regex_is_refused(folder: Path, pattern: str) -> None:
     pytest.importorskip("regex")
     with pytest.raises(OptionError):
         said(folder, "a" * 5000 + "!").search("", regex=pattern)
 
 
-def test_a_pattern_goes_with_other_conditions(folder: Path) -> None:
+def test_a_regex_combines_with_other_conditions(folder: Path) -> None:
     pytest.importorskip("regex")
     memory = said(folder, "The parcel is lilac.", "The ribbon is lilac and silky.", "A lilac hat, nothing else here.")
     every = {"sync": False, "regex": "l.lac"}
@@ -464,25 +464,25 @@ def test_a_pattern_goes_with_other_conditions(folder: Path) -> None:
     assert (len(first.sessions), first.more) == (2, True)
     second = memory.search("", sessions=2, page=2, **every)  # type: ignore[arg-type]
     assert (len(second.sessions), second.more) == (1, False)
-    with pytest.raises(OptionError, match="leave these out"):
+    with pytest.raises(OptionError, match="remove these"):
         memory.search("", fields=("paths",), **every)  # type: ignore[arg-type]
 
 
-def test_a_word_that_is_nowhere_is_told(folder: Path) -> None:
+def test_an_unknown_query_word_is_reported(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.")
-    assert memory.search("lilac parcle").notes == ("no text here has `parcle`",)
+    assert memory.search("lilac parcle").notes == ("no archived text contains `parcle`",)
     assert memory.search("lilac parcels").notes == ()
 
 
 @pytest.mark.parametrize(
     "wrong", [{"role": "tool"}, {"rank": "age"}, {"context": 0}, {"fields": "body"}, {"colour": 1}]
 )
-def test_options_that_make_no_sense_say_what_would(folder: Path, wrong: dict[str, Any]) -> None:
+def test_invalid_options_are_reported_with_valid_values(folder: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         said(folder, "The parcel is lilac.").search("lilac", **wrong)
 
 
-def test_by_matches_means_messages(folder: Path) -> None:
+def test_matches_are_counted_by_message(folder: Path) -> None:
     talk = Talk(1).user("Please paint it.")
     for _ in range(3):
         talk.does("Bash", "done", command="paint --lilac", description="lilac, lilac")
@@ -492,7 +492,7 @@ def test_by_matches_means_messages(folder: Path) -> None:
     assert [session.matches for session in answer.sessions] == [4, 3]
 
 
-def test_dates_are_days_of_the_place_they_are_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dates_use_the_local_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
@@ -504,10 +504,10 @@ def test_dates_are_days_of_the_place_they_are_in(monkeypatch: pytest.MonkeyPatch
         time.tzset()
 
 
-# One session, and what goes with a conversation.
+# Recall, and related sessions.
 
 
-def test_recall_gives_what_bears_on_a_question(folder: Path) -> None:
+def test_recall_returns_relevant_excerpts(folder: Path) -> None:
     source(0, TOPICS[0]).write(folder)
     memory = remembered(folder)
     memory.sync()
@@ -526,7 +526,7 @@ def test_recall_gives_what_bears_on_a_question(folder: Path) -> None:
         memory.recall(name(100), "  ")
 
 
-def test_recall_looks_into_commands(folder: Path) -> None:
+def test_recall_searches_commands(folder: Path) -> None:
     Talk(1).user("Please test it.").does("Bash", "ok", command="go test ./lilac -run Ribbon").says("Done.").write(
         folder
     )
@@ -536,7 +536,7 @@ def test_recall_looks_into_commands(folder: Path) -> None:
     assert any("go test ./lilac" in one.text for one in told.excerpts)
 
 
-def test_recall_shows_no_echo(folder: Path) -> None:
+def test_recall_excludes_recalled_text(folder: Path) -> None:
     talk = (
         Talk(1)
         .user("Tie a ribbon around the parcel.")
@@ -550,18 +550,18 @@ def test_recall_shows_no_echo(folder: Path) -> None:
     assert not any("sold out" in one.text for one in recalled.excerpts)
 
 
-def test_ids_may_be_shortened_while_they_are_clear(folder: Path) -> None:
+def test_unambiguous_id_prefixes_are_accepted(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.", "The ribbon is crimson.")
     memory.sync()
     assert memory.facts(name(1)).id == name(1)
-    with pytest.raises(AmbiguousIdError, match="say more"):
+    with pytest.raises(AmbiguousIdError, match="give more"):
         memory.facts(name(1)[:8])
     for unknown in ("", "ffff", "%", "'"):
         with pytest.raises(NotStoredError):
             memory.facts(unknown)
 
 
-def test_related_sessions_of_a_conversation_that_starts(folder: Path) -> None:
+def test_related_sessions_of_a_new_conversation(folder: Path) -> None:
     for number, topic in enumerate(TOPICS):
         source(number, topic).write(folder)
     memory = remembered(folder)
@@ -585,7 +585,7 @@ def test_related_needs_a_prompt(folder: Path) -> None:
     assert remembered(folder).related(starts).sessions == ()
 
 
-def test_what_is_forgotten_is_never_found_again(folder: Path) -> None:
+def test_forgotten_sessions_never_return(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.", "The ribbon is lilac.")
     memory.sync()
     assert [one.id for one in memory.forget(ids=[name(1)], dry=True)] == [name(1)]
@@ -612,7 +612,7 @@ def test_copies_are_forgotten_too(folder: Path) -> None:
     assert memory.search("lilac", everything=True).sessions == ()
 
 
-def test_projects_and_times_are_forgotten(folder: Path) -> None:
+def test_forget_by_project_and_time(folder: Path) -> None:
     memory = said(folder, *["The parcel is lilac."] * 4)
     Talk(9, project="/home/sam/secret").user("The parcel is lilac.").write(folder)
     memory.sync()
@@ -622,7 +622,7 @@ def test_projects_and_times_are_forgotten(folder: Path) -> None:
     assert sorted(numbers(memory.search("lilac"))) == [3, 4]
 
 
-def test_a_query_as_a_value_has_no_syntax(folder: Path) -> None:
+def test_a_query_object_has_no_syntax(folder: Path) -> None:
     memory = said(folder, 'They call it "lilac parcel" here.', "A parcel of lilac colour.")
     assert sorted(numbers(memory.search(Query(words='"lilac parcel"')))) == [1, 2]
     assert re.search("lilac", memory.search(Query(words="lilac")).query)
@@ -643,7 +643,7 @@ SENTENCES = {
 
 @pytest.mark.parametrize("script", SENTENCES)
 def test_a_word_inside_a_sentence_without_spaces_is_found(tmp_path: Path, script: str) -> None:
-    """And a text that has its characters apart is not."""
+    """A text with separated characters does not match."""
     sentence, word = SENTENCES[script]
     folder = tmp_path / "files"
     folder.mkdir()
@@ -659,7 +659,7 @@ def test_a_word_inside_a_sentence_without_spaces_is_found(tmp_path: Path, script
 
 
 class BrokenArchive(InMemoryArchive):
-    """One that cannot be written any more."""
+    """A store that is no longer writable."""
 
     is_broken = False
 
@@ -671,7 +671,7 @@ class BrokenArchive(InMemoryArchive):
             yield held
 
 
-def test_a_search_goes_on_when_the_sync_before_it_cannot(tmp_path: Path) -> None:
+def test_a_search_works_without_the_sync_before_it(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / f"{name(1)}.jsonl").write_bytes(chat(name(1), ["we speak of pelicans at length", "indeed we do so"]))
@@ -681,10 +681,10 @@ def test_a_search_goes_on_when_the_sync_before_it_cannot(tmp_path: Path) -> None
     (folder / f"{name(2)}.jsonl").write_bytes(chat(name(2), ["more of the pelicans", "of course we do"]))
     with archive.lease():
         busy = memory.search("pelicans")
-    assert busy.notes == ("another sync is at work: the newest turns may be missing",)
+    assert busy.notes == ("another sync is running; the newest turns may be missing",)
     archive.is_broken = True
     broken = memory.search("pelicans")
-    assert broken.notes == ("the disk is full; only what was known before is searched",)
+    assert broken.notes == ("the disk is full; the search covers only sessions archived before",)
     assert [one.id for one in busy.sessions] == [one.id for one in broken.sessions] == [name(1)]
     archive.is_broken = False
     assert memory.related(memory.session(name(1))).notes == ()

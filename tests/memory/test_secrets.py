@@ -1,4 +1,4 @@
-"""What is taken out of a text, and what stays. The secrets are put together here, so that no scanner finds one."""
+"""Tests of redaction. The secrets are assembled here, so that no scanner reports them."""
 
 import base64
 import re
@@ -76,7 +76,7 @@ TOKENS = [
     "around", [("", ""), ("use ", " now"), ('{"k": "', '"}'), ("(", ")."), ("→", "←"), ("`", "`,")]
 )
 @pytest.mark.parametrize(("kind", "token"), TOKENS)
-def test_a_providers_token_goes_by_its_shape(kind: str, token: str, around: tuple[str, str]) -> None:
+def test_provider_tokens_are_redacted_by_pattern(kind: str, token: str, around: tuple[str, str]) -> None:
     before, after = around
     assert redact_and_count(before + token + after) == (f"{before}[redacted {kind}]{after}", 1)
 
@@ -110,23 +110,23 @@ VALUE = "q7" + "Zp3kX9" + "vL2mT8wB"
         ("https://someone:", "password", "@host/path"),
     ],
 )
-def test_a_random_value_goes_where_its_name_says_what_it_is(before: str, kind: str, after: str) -> None:
+def test_random_values_with_a_secret_name_are_redacted(before: str, kind: str, after: str) -> None:
     assert redact_and_count(before + VALUE + after) == (f"{before}[redacted {kind}]{after}", 1)
 
 
-def test_basic_credentials_go_and_the_word_stays() -> None:
+def test_basic_credentials_are_redacted() -> None:
     pair = base64.b64encode(b"someone:their-word").decode()
     assert redact(f"Authorization: Basic {pair}") == "Authorization: Basic [redacted basic-credentials]"
     assert redact("Authorization: Basic authentication") == "Authorization: Basic authentication"
 
 
-def test_an_older_heroku_key_is_an_id_in_a_place() -> None:
+def test_an_older_heroku_key_is_redacted_by_name() -> None:
     key = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9"
     assert redact(f"HEROKU_API_KEY={key}") == "HEROKU_API_KEY=[redacted heroku-key]"
     assert redact(f"session_token={key}") == f"session_token={key}"
 
 
-def test_keys_in_hexadecimal_go_by_their_name() -> None:
+def test_hexadecimal_keys_are_redacted_by_name() -> None:
     assert redact(f"api_key={HEX[:32]}") == "api_key=[redacted api-key]"
     assert redact(f"commit {HEX[:40]}") == f"commit {HEX[:40]}"
 
@@ -169,13 +169,13 @@ def test_keys_in_hexadecimal_go_by_their_name() -> None:
         "",
     ],
 )
-def test_what_is_no_secret_stays_the_same_object(text: str) -> None:
+def test_text_without_secrets_stays_the_same_object(text: str) -> None:
     result, count = redact_and_count(text)
     assert (result, count) == (text, 0)
     assert result is text
 
 
-def test_only_the_secret_goes() -> None:
+def test_only_the_secret_is_replaced() -> None:
     text = f"git clone https://me:{VALUE}@host/a.git && export A={'ghp_' + MIXED[:36]} # 2 of them\n"
     assert redact_and_count(text) == (
         "git clone https://me:[redacted password]@host/a.git && export A=[redacted github-token] # 2 of them\n",
@@ -183,7 +183,7 @@ def test_only_the_secret_goes() -> None:
     )
 
 
-def test_a_key_that_breaks_off_takes_no_prose_with_it() -> None:
+def test_a_truncated_key_does_not_remove_prose() -> None:
     text = "\n".join([BEGIN, *LINES[:3]]) + "\n\nThe rest is missing. See the notes about it, please."
     assert redact(text).startswith("[redacted private-key]")
     assert redact(text).endswith("rest is missing. See the notes about it, please.")
@@ -216,7 +216,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_comes_back(text: str) -> None:
+def test_hostile_text_is_redacted_in_linear_time(text: str) -> None:
     assert len(redact(text)) > 0
 
 
@@ -248,7 +248,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES | st.text(max_size=8), max_size=12).map("".join))
-def test_a_second_time_changes_nothing(text: str) -> None:
+def test_redaction_is_idempotent(text: str) -> None:
     once, _ = redact_and_count(text)
     again, count = redact_and_count(once)
     assert again is once
@@ -256,12 +256,12 @@ def test_a_second_time_changes_nothing(text: str) -> None:
 
 
 @given(st.text(max_size=40), st.sampled_from(TOKENS), st.text(max_size=40))
-def test_no_token_survives_what_stands_around_it(before: str, example: tuple[str, str], after: str) -> None:
+def test_tokens_are_redacted_in_any_context(before: str, example: tuple[str, str], after: str) -> None:
     _, token = example
     assert token not in redact(f"{before} {token} {after}")
 
 
-def test_recordings_lose_next_to_nothing(shared_data: Path) -> None:
+def test_redaction_changes_little_in_recordings(shared_data: Path) -> None:
     read = 0
     kinds: Counter[str] = Counter()
     for path in sorted((shared_data / "claude_code").glob("c*-00[12].jsonl*"))[:12]:
@@ -291,8 +291,8 @@ def _texts(value: object) -> Iterator[str]:
         *((name, False) for name in ("note", "key", "page_token", "max_tokens", "secretary", "password_hint", "")),
     ],
 )
-def test_names_of_secrets(name: str, told: bool) -> None:
-    """What is redacted behind a name is redacted behind the name as a field is told."""
+def test_secret_names_are_recognized(name: str, told: bool) -> None:
+    """A field with the same name as a redacted value is redacted, too."""
     value = MIXED[:24]
     assert is_secret_name(name) is told
     assert (value not in redact(f"{name}: {value}")) is told

@@ -33,7 +33,7 @@ def test_forms_and_parts_of_identifiers_are_found(query: str, text: str, wanted:
     assert marked(query, text) == wanted
 
 
-def test_a_third_before_and_two_thirds_after() -> None:
+def test_a_third_precedes_the_match() -> None:
     text = "x " * 500 + "needle " + "y " * 500
     piece = build_snippet(text, finder("needle").find_matches(text), 300)
     before, after = piece.text.split("needle")
@@ -42,13 +42,13 @@ def test_a_third_before_and_two_thirds_after() -> None:
     assert piece.cut == (True, True)
 
 
-def test_the_stretch_with_most_words_is_shown() -> None:
+def test_the_passage_with_most_words_is_shown() -> None:
     text = "alpha " + "x " * 400 + "alpha beta gamma " + "y " * 400
     piece = build_snippet(text, finder("alpha beta gamma").find_matches(text), 120)
     assert "alpha beta gamma" in piece.text
 
 
-def test_a_short_text_is_shown_whole_on_one_line() -> None:
+def test_a_short_text_is_shown_completely_on_one_line() -> None:
     text = "first\n\n  second   needle\t third"
     piece = build_snippet(text, finder("needle").find_matches(text), 300)
     assert piece.text == "first second needle third"

@@ -1,4 +1,4 @@
-"""Stores that hold many sessions: of a database only what changed is read, of folders whatever file did."""
+"""Tests of multi-session sources: a sync reads only changed sessions of a database, and changed files of a folder."""
 
 import json
 import sqlite3
@@ -32,7 +32,7 @@ def database(tmp_path: Path) -> Path:
 
 
 class Reads(list[list[str]]):
-    """The sessions that each reading gave; after so many it is interrupted."""
+    """Return the sessions of each read; a sync stops after `most` reads."""
 
     most = 99
 
@@ -60,7 +60,7 @@ SAY = """INSERT INTO part VALUES ('prt_99', 'msg_s04', 'ses_s2CHILD', 9, 1777100
     '{"type":"text","text":"And count the hearthstones."}')"""
 
 
-def test_only_what_changed_is_read_again(store: SessionStore, database: Path, reads: Reads) -> None:
+def test_only_changed_sessions_are_read(store: SessionStore, database: Path, reads: Reads) -> None:
     assert synced(store, database.parent, IngestOptions(reads)).new == 1
     change(database, SAY)
     assert synced(store, database.parent, IngestOptions(reads)).rewritten == 1
@@ -69,7 +69,7 @@ def test_only_what_changed_is_read_again(store: SessionStore, database: Path, re
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_many_sessions_are_read_some_at_a_time(store: SessionStore, database: Path, reads: Reads) -> None:
+def test_many_sessions_are_read_in_batches(store: SessionStore, database: Path, reads: Reads) -> None:
     options = IngestOptions(reads, sessions_per_read=1)
     assert synced(store, database.parent, options) == SyncReport(new=1, messages=17)
     assert reads == [["ses_s1MAIN"], ["ses_s2CHILD"], ["ses_s3NEWER"]]
@@ -80,7 +80,7 @@ def test_many_sessions_are_read_some_at_a_time(store: SessionStore, database: Pa
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_what_was_forgotten_is_not_read_for_ever(store: SessionStore, database: Path, reads: Reads) -> None:
+def test_forgotten_sessions_are_not_read_repeatedly(store: SessionStore, database: Path, reads: Reads) -> None:
     options = IngestOptions(reads, sessions_per_read=1)
     synced(store, database.parent, options)
     with store.write_lease():
@@ -91,7 +91,7 @@ def test_what_was_forgotten_is_not_read_for_ever(store: SessionStore, database: 
     assert [facts.id for facts in store.find_sessions()] == ["ses_s2CHILD"]
 
 
-def test_a_sync_that_was_cut_short_goes_on_with_the_rest(store: SessionStore, database: Path, reads: Reads) -> None:
+def test_an_interrupted_sync_continues_with_the_rest(store: SessionStore, database: Path, reads: Reads) -> None:
     options, reads.most = IngestOptions(reads, sessions_per_read=1), 1
     with pytest.raises(KeyboardInterrupt):
         synced(store, database.parent, options)
@@ -102,7 +102,7 @@ def test_a_sync_that_was_cut_short_goes_on_with_the_rest(store: SessionStore, da
     assert len(store.find_sessions()) == 3
 
 
-def test_a_database_in_use_is_read_as_it_is_now(store: SessionStore, database: Path) -> None:
+def test_a_database_in_use_is_read_in_its_current_state(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     with closing(sqlite3.connect(database)) as writer:
         writer.execute("PRAGMA journal_mode = WAL")
@@ -111,12 +111,12 @@ def test_a_database_in_use_is_read_as_it_is_now(store: SessionStore, database: P
         synced(store, database.parent)
         assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
         writer.execute("BEGIN")
-        writer.execute("DELETE FROM part")  # not done yet: nobody else can see it
+        writer.execute("DELETE FROM part")  # not committed yet, so no other process can see it
         synced(store, database.parent)
         assert places(store, "hearthstones") == [("ses_s2CHILD", 0)]
 
 
-def test_a_link_to_a_database_is_followed_to_its_journal(store: SessionStore, database: Path, tmp_path: Path) -> None:
+def test_the_journal_of_a_linked_database_is_checked(store: SessionStore, database: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "link.db").symlink_to(database)
@@ -144,7 +144,7 @@ def test_a_touched_database_is_not_read(store: SessionStore, database: Path, rea
     assert len(reads) == 1
 
 
-def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: SessionStore, database: Path) -> None:
+def test_deleted_sessions_stay_and_restored_ones_are_current(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     copy = database.read_bytes()
     change(database, "DELETE FROM session_message", "DELETE FROM session WHERE id = 'ses_s3NEWER'")
@@ -156,7 +156,7 @@ def test_what_a_database_deletes_stays_and_what_comes_back_is_here(store: Sessio
     assert not any(facts.gone for facts in store.find_sessions())
 
 
-def test_families_are_known(store: SessionStore, database: Path) -> None:
+def test_database_sessions_have_families(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     facts = {one.id: one for one in store.find_sessions()}
     assert len({one.root for one in facts.values()}) == 1
@@ -165,7 +165,7 @@ def test_families_are_known(store: SessionStore, database: Path) -> None:
 
 
 def in_folders(place: Path) -> Path:
-    """A session as older builds kept it: a file of facts, one a message, one a part."""
+    """Write a session as older OpenCode versions do: one file per session, message and part."""
     storage = place / "storage"
     document = json.loads((FIXTURES / "opencode.json").read_text(encoding="utf-8"))
     files: dict[str, Any] = {f"session/p1/{document['info']['id']}.json": document["info"]}
@@ -180,7 +180,7 @@ def in_folders(place: Path) -> Path:
     return next(storage.glob("session/p1/*.json"))
 
 
-def test_folders_hold_what_an_export_holds(tmp_path: Path) -> None:
+def test_a_folder_store_equals_an_export(tmp_path: Path) -> None:
     export, folders = (th.read(path) for path in (FIXTURES / "opencode.json", in_folders(tmp_path)))
     assert isinstance(export, th.Session)
     assert isinstance(folders, th.Session)
@@ -190,7 +190,7 @@ def test_folders_hold_what_an_export_holds(tmp_path: Path) -> None:
     assert {message.source.file for message in folders.messages() if message.source} <= set(folders.files)
 
 
-def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: SessionStore, tmp_path: Path) -> None:
+def test_a_changed_part_file_is_detected(store: SessionStore, tmp_path: Path) -> None:
     facts = in_folders(tmp_path / "files")
     assert synced(store, tmp_path / "files").new == 1
     part = facts.parents[2] / "part" / "msg_00" / "prt_00.json"
@@ -203,7 +203,7 @@ def test_a_part_in_a_file_of_its_own_is_seen_when_it_changes(store: SessionStore
     assert [place for _, place in places(store, "flue")] == [0]
 
 
-def test_a_memory_of_the_first_version_is_brought_up_to_date(store: SessionStore, database: Path) -> None:
+def test_an_archive_of_the_first_version_is_migrated(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     truth = store.archive.name
     with closing(sqlite3.connect(truth)) as connection:
@@ -220,7 +220,7 @@ def test_a_memory_of_the_first_version_is_brought_up_to_date(store: SessionStore
         assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA.version
 
 
-def test_a_damaged_database_is_told_and_what_was_known_stays(store: SessionStore, database: Path) -> None:
+def test_a_damaged_database_is_reported_and_its_sessions_stay(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
     data = bytearray(database.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)

@@ -1,4 +1,4 @@
-"""A sync reads what changed and nothing else, keeps what went, and harms nothing when it is cut short."""
+"""A sync reads only changes, keeps deleted sessions, and survives interruption."""
 
 import gzip
 import os
@@ -48,11 +48,11 @@ def _one(folder: Path, count: int = 70) -> Path:
 
 
 def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Every file with its bytes and the time of its last change."""
+    """Return the bytes and modification time of every file."""
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
+def test_without_changes_a_sync_neither_reads_nor_writes(
     store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for file in write_samples(tmp_path / "home"):
@@ -69,7 +69,7 @@ def test_a_world_that_did_not_change_costs_no_write_and_no_reading(
     assert _state(store.folder) == before
 
 
-def test_appended_turns_appear(store: SessionStore, folder: Path) -> None:
+def test_appended_turns_are_found(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     assert synced(store, folder) == SyncReport(new=1, messages=70)
     with file.open("ab") as end:
@@ -81,7 +81,7 @@ def test_appended_turns_appear(store: SessionStore, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 40, 200])
-def test_a_torn_line_is_neither_lost_nor_there_twice(store: SessionStore, folder: Path, cut: int) -> None:
+def test_an_incomplete_line_is_stored_once(store: SessionStore, folder: Path, cut: int) -> None:
     file = _one(folder, 4)
     last = talk(name(1), 1, 4)
     file.write_bytes(file.read_bytes() + last[:-cut])
@@ -93,7 +93,7 @@ def test_a_torn_line_is_neither_lost_nor_there_twice(store: SessionStore, folder
         assert places(store, f"topic{number}") == [(name(1), number)]
 
 
-def test_a_line_that_is_still_being_written_costs_no_reading(store: SessionStore, folder: Path) -> None:
+def test_an_incomplete_line_causes_no_read(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     with file.open("ab") as end:
@@ -104,7 +104,7 @@ def test_a_line_that_is_still_being_written_costs_no_reading(store: SessionStore
     assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_touched_is_not_read_again(store: SessionStore, folder: Path) -> None:
+def test_a_touched_file_is_not_read(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     os.utime(file, (LONG_AGO, LONG_AGO))
@@ -114,7 +114,7 @@ def test_touched_is_not_read_again(store: SessionStore, folder: Path) -> None:
     assert _state(store.folder) == before
 
 
-def test_a_rewrite_is_noticed(store: SessionStore, folder: Path) -> None:
+def test_a_rewrite_is_detected(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     file.write_bytes(talk(name(1), 66) + chat(name(1), ["we took another way from here"], 66))
@@ -126,7 +126,7 @@ def test_a_rewrite_is_noticed(store: SessionStore, folder: Path) -> None:
     assert before.root == now.root
 
 
-def test_a_rewind_keeps_the_way_that_was_left(store: SessionStore, folder: Path) -> None:
+def test_a_rewind_keeps_the_abandoned_branch(store: SessionStore, folder: Path) -> None:
     file = _one(folder, 6)
     synced(store, folder)
     back = line(
@@ -139,7 +139,7 @@ def test_a_rewind_keeps_the_way_that_was_left(store: SessionStore, folder: Path)
     assert places(store, "topic5") == [(name(1), 6)]
 
 
-def test_what_went_stays_and_is_marked(store: SessionStore, folder: Path) -> None:
+def test_sessions_of_a_deleted_file_are_marked_and_stay(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     synced(store, folder)
     body = file.read_bytes()
@@ -155,7 +155,7 @@ def test_what_went_stays_and_is_marked(store: SessionStore, folder: Path) -> Non
     assert file.read_bytes() == body
 
 
-def test_a_copy_is_of_the_same_family(store: SessionStore, folder: Path) -> None:
+def test_a_copy_belongs_to_the_same_family(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     (folder / "copies").mkdir()
     (folder / "copies" / file.name).write_bytes(file.read_bytes())
@@ -164,7 +164,7 @@ def test_a_copy_is_of_the_same_family(store: SessionStore, folder: Path) -> None
     assert [(facts.id, facts.root) for facts in store.find_sessions()] == [(name(1), name(1))] * 3
 
 
-def test_a_foreign_file_is_looked_into_again_when_it_changes(store: SessionStore, folder: Path) -> None:
+def test_a_foreign_file_is_read_again_when_it_changes(store: SessionStore, folder: Path) -> None:
     file = folder / "notes.jsonl"
     file.write_text("these are only notes\n")
     (folder / "empty.jsonl").touch()
@@ -174,7 +174,7 @@ def test_a_foreign_file_is_looked_into_again_when_it_changes(store: SessionStore
     assert synced(store, folder) == SyncReport(new=1, unchanged=1, messages=2)
 
 
-def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: SessionStore, folder: Path) -> None:
+def test_an_unreadable_file_is_reported_once_and_the_sync_continues(store: SessionStore, folder: Path) -> None:
     _one(folder)
     bad = folder / "bad.json"
     bad.write_text('{"info": {}, "messages": 5}')
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_read_is_told_once_and_the_rest_goes_on(store: Ses
     assert sync_sources(store, [("opencode", bad)]).failed == ()
 
 
-def test_names_that_are_no_text_are_told(store: SessionStore, folder: Path) -> None:
+def test_invalid_file_names_are_reported(store: SessionStore, folder: Path) -> None:
     odd = os.fsdecode(os.fsencode(folder) + b"/bad\xff.jsonl")
     try:
         Path(odd).write_bytes(talk(name(1), 2))
@@ -233,7 +233,7 @@ def test_a_subagents_file_belongs_to_its_parent(store: SessionStore, tmp_path: P
     assert reads == [parent]
 
 
-def test_a_new_subagent_is_noticed(store: SessionStore, tmp_path: Path) -> None:
+def test_a_new_subagent_is_detected(store: SessionStore, tmp_path: Path) -> None:
     folder, _, agent = _with_subagent(tmp_path)
     files = [(None, path) for path in sorted(folder.rglob("*.jsonl")) if path != agent]
     sync_sources(store, files)
@@ -243,7 +243,7 @@ def test_a_new_subagent_is_noticed(store: SessionStore, tmp_path: Path) -> None:
     assert {facts.id for facts in store.find_sessions() if facts.subagent} >= {"feedbeef"}
 
 
-def test_a_subagent_that_came_before_its_parent(store: SessionStore, tmp_path: Path) -> None:
+def test_a_subagent_stored_before_its_parent(store: SessionStore, tmp_path: Path) -> None:
     _, parent, agent = _with_subagent(tmp_path)
     sync_sources(store, [(None, agent)])
     sync_sources(store, [(None, agent), (None, parent)])
@@ -290,7 +290,7 @@ def holder(store: SessionStore) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def test_two_at_once(store: SessionStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
+def test_two_concurrent_syncs(store: SessionStore, folder: Path, holder: "subprocess.Popen[str]") -> None:
     _one(folder)
     files = [(None, folder / f"{name(1)}.jsonl")]
     assert sync_sources(store, files, wait=False)._replace(seconds=0) == SyncReport(busy=True)
@@ -304,7 +304,7 @@ def test_two_at_once(store: SessionStore, folder: Path, holder: "subprocess.Pope
     assert told == ["waiting"]
 
 
-def test_many_at_once_keep_everything_once(store: SessionStore, folder: Path) -> None:
+def test_many_concurrent_syncs_store_everything_once(store: SessionStore, folder: Path) -> None:
     for number in range(1, 13):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
     code = (
@@ -321,7 +321,7 @@ def test_many_at_once_keep_everything_once(store: SessionStore, folder: Path) ->
 
 
 @pytest.mark.parametrize("moment", range(0, 60, 7))
-def test_killed_at_any_moment_it_goes_on(store: SessionStore, folder: Path, moment: int) -> None:
+def test_a_sync_killed_at_any_moment_can_resume(store: SessionStore, folder: Path, moment: int) -> None:
     for number in range(1, 5):
         (folder / f"{name(number)}.jsonl").write_bytes(talk(name(number), 70))
     synced(store, folder)
@@ -353,7 +353,7 @@ def test_killed_at_any_moment_it_goes_on(store: SessionStore, folder: Path, mome
     assert synced(again, folder) == SyncReport(unchanged=8)
 
 
-def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
+def test_documents_and_line_files_are_distinguished(tmp_path: Path) -> None:
     file = tmp_path / "f"
     for body, offset in (
         (b'{"a": 1}\n{"b": 2}\n', 18),
@@ -368,7 +368,7 @@ def test_gates_know_documents_from_lines(tmp_path: Path) -> None:
         assert fingerprint_file(file, len(body)).offset == offset
 
 
-def test_bytes_that_come_while_it_is_read_are_read_the_next_time(store: SessionStore, folder: Path) -> None:
+def test_bytes_appended_during_a_read_are_read_by_the_next_sync(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
 
     def read(path: Path, **options: Any) -> list[Session]:
@@ -381,7 +381,7 @@ def test_bytes_that_come_while_it_is_read_are_read_the_next_time(store: SessionS
     assert synced(store, folder) == SyncReport(grown=1, messages=1)
 
 
-def test_progress_tells_how_far_it_is(store: SessionStore, folder: Path) -> None:
+def test_progress_reports_the_amount_done(store: SessionStore, folder: Path) -> None:
     file = _one(folder)
     told: list[tuple[int, int]] = []
     sync_sources(store, [(None, file)], progress=lambda done, total: told.append((done, total)))

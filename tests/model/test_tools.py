@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from thresher.model.parts import ToolCall
-from thresher.model.tool_calls import TOOLS_BY_NAME, ToolCallDetails, describe_tool_call, list_touched_files
-from thresher.model.tool_catalog import TOOL_GROUPS
+from thresher.model.tool_calls import ToolCallDetails, describe_tool_call, list_touched_files
+from thresher.model.tool_catalog import TOOL_GROUPS, TOOLS_BY_NAME
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -1,4 +1,4 @@
-"""A chart is well-formed, its names are apart, and nothing leaves its plot, whatever the curves and the words are."""
+"""A chart is well-formed, its labels do not overlap, and nothing leaves its plot, for any curves and texts."""
 
 import math
 from itertools import pairwise
@@ -42,13 +42,13 @@ def names(root: ElementTree.Element) -> list[str]:
 
 
 def marks(root: ElementTree.Element) -> list[tuple[float, float]]:
-    """The middle of every circle."""
+    """Return the center of every circle."""
     found = (one for one in root.iter(f"{SVG}circle") if one.get("class") == "mark")
     return [(float(one.get("cx", "")), float(one.get("cy", ""))) for one in found]
 
 
 def plot(root: ElementTree.Element) -> tuple[float, float, float, float]:
-    """Left, top, right, bottom of the first."""
+    """Return left, top, right and bottom of the first plot."""
     box = next(root.iter(f"{SVG}clipPath"))[0]
     left, top, width, height = (float(box.get(name, "")) for name in ("x", "y", "width", "height"))
     return left, top, left + width, top + height
@@ -58,7 +58,7 @@ def words(root: ElementTree.Element) -> list[str]:
     return [text.text or "" for text in root.iter(f"{SVG}text")]
 
 
-def test_it_is_a_picture_with_a_name_a_description_and_its_own_background() -> None:
+def test_chart_has_title_description_and_background() -> None:
     root = drawn(
         panel(ChartSeries("auto", RISING), y_format=format_percent), title="What is kept", note="Of 12 sessions."
     )
@@ -71,19 +71,19 @@ def test_it_is_a_picture_with_a_name_a_description_and_its_own_background() -> N
     assert {"What is kept", "Of 12 sessions.", "Served", "tokens", "turns"} <= set(words(root))
 
 
-def test_it_needs_nothing_from_elsewhere() -> None:
+def test_chart_is_self_contained() -> None:
     svg = render_chart([panel(ChartSeries("auto", RISING))], title="", note="")
     assert svg.count("http") == svg.count('xmlns="http://www.w3.org/2000/svg"') == 1
     assert not any(sign in svg for sign in ("href", "<script", "<style", "@import"))
 
 
-def test_every_curve_has_its_name_once_in_each_panel() -> None:
+def test_each_panel_labels_every_curve_once() -> None:
     one = [ChartSeries(name, RISING) for name in ("auto", "smart", "oracle")]
     root = drawn(panel(*one), panel(*one[:2]))
     assert names(root) == ["auto", "auto", "oracle", "smart", "smart"]
 
 
-def test_a_curve_looks_the_same_in_every_panel_and_like_no_other() -> None:
+def test_curve_has_one_distinct_style_in_all_panels() -> None:
     series = [ChartSeries(f"policy {n}", RISING) for n in range(20)]
     root = drawn(panel(*series), panel(*reversed(series)))
     looks: dict[str, set[tuple[str | None, str]]] = {}
@@ -99,7 +99,7 @@ def test_a_curve_looks_the_same_in_every_panel_and_like_no_other() -> None:
     assert len(set.union(*looks.values())) == 20
 
 
-def test_styles_and_strength_are_seen() -> None:
+def test_line_styles_and_highlights_are_drawn() -> None:
     root = drawn(
         panel(
             ChartSeries("a", RISING),
@@ -117,14 +117,14 @@ def test_styles_and_strength_are_seen() -> None:
     assert bold == ["c"]
 
 
-def test_a_strong_curve_lies_over_the_others() -> None:
+def test_highlighted_curve_is_drawn_last() -> None:
     root = drawn(panel(ChartSeries("strong", RISING, is_highlighted=True), ChartSeries("other", RISING)))
     order = [group[0].text for group in root.iter(f"{SVG}g") if group.get("class") == "series"]
     assert order == ["other", "strong"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 9, 20, 40])
-def test_names_do_not_lie_on_each_other_and_stay_beside_the_plot(count: int) -> None:
+def test_labels_do_not_overlap_and_stay_next_to_the_plot(count: int) -> None:
     root = drawn(
         panel(*(ChartSeries(f"policy {n}", [*RISING[:2], (60_000.0, 0.99 + n / 10_000)]) for n in range(count)))
     )
@@ -137,7 +137,7 @@ def test_names_do_not_lie_on_each_other_and_stay_beside_the_plot(count: int) -> 
     assert {label.get("text-anchor") for label in labels(root)} == {"start"}
 
 
-def test_a_name_stands_at_the_end_of_its_curve_where_nobody_is_near() -> None:
+def test_label_is_at_the_end_of_its_curve_without_neighbors() -> None:
     root = drawn(
         panel(ChartSeries("high", [(0, 0.5), (10, 1)]), ChartSeries("low", [(0, 0.5), (10, 0.2)]), y_from=0, y_to=1.2)
     )
@@ -146,7 +146,7 @@ def test_a_name_stands_at_the_end_of_its_curve_where_nobody_is_near() -> None:
     assert min(abs(float(high.get("y", "")) - 4 - end) for end in ends) < 0.2
 
 
-def test_curves_that_end_together_are_named_in_the_order_in_which_they_run() -> None:
+def test_curves_with_equal_ends_are_labeled_in_order_of_height() -> None:
     better, worse = ChartSeries("better", [(1, 0.9), (9, 1.0)]), ChartSeries("worse", [(1, 0.1), (9, 1.0)])
     for series in ((better, worse), (worse, better)):
         heights = {label.text: float(label.get("y", "")) for label in labels(drawn(panel(*series)))}
@@ -157,7 +157,7 @@ def leaders(root: ElementTree.Element) -> int:
     return sum(line.get("stroke-opacity") == "0.5" for line in root.iter(f"{SVG}line"))
 
 
-def test_names_are_led_to_where_that_is_near_and_else_are_a_column_in_the_order_of_the_curves() -> None:
+def test_leader_lines_are_drawn_only_to_near_labels() -> None:
     near = [ChartSeries("low", [(1, 0.2), (9, 0.5)]), ChartSeries("high", [(1, 0.4), (9, 1.0)])]
     assert leaders(drawn(panel(*near))) == 2
     close = [ChartSeries(f"p{n}", [(1, n / 10), (9, 1.0)]) for n in range(8)]
@@ -169,18 +169,18 @@ def test_names_are_led_to_where_that_is_near_and_else_are_a_column_in_the_order_
     assert leaders(drawn(panel(*across))) == 0
 
 
-def test_an_axis_may_begin_to_the_right_of_a_curve_that_is_cut_off_there() -> None:
+def test_x_axis_may_start_inside_a_clipped_curve() -> None:
     root = drawn(panel(ChartSeries("auto", [(0.001, 0.2), (20, 0.7), (90, 1.0)]), x_log=True, x_from=10))
     left, _, _, _ = plot(root)
     assert len(marks(root)) == 2
     first = min(float(place.split(",")[0]) for place in next(root.iter(f"{SVG}polyline")).get("points", "").split())
-    assert first < left  # and the clip cuts it
+    assert first < left  # and the clip path cuts it
     assert "0.01" not in words(root)
     assert {"10", "20", "50"} <= set(words(root))
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_all_points_are_marked_and_within_the_plot(log: bool) -> None:
+def test_all_points_have_markers_inside_the_plot(log: bool) -> None:
     root = drawn(panel(ChartSeries("auto", RISING), x_log=log))
     left, top, right, bottom = plot(root)
     places = marks(root)
@@ -190,12 +190,12 @@ def test_all_points_are_marked_and_within_the_plot(log: bool) -> None:
     assert [y for _, y in places] == sorted((y for _, y in places), reverse=True)
 
 
-def test_equal_factors_are_equal_steps_on_a_logarithmic_axis() -> None:
+def test_logarithmic_axis_maps_equal_factors_to_equal_steps() -> None:
     one, two, three = (x for x, _ in marks(drawn(panel(ChartSeries("a", [(10, 1), (100, 2), (1000, 3)]), x_log=True))))
     assert two - one == pytest.approx(three - two, abs=0.2)
 
 
-def test_an_axis_may_begin_above_zero_and_curves_are_cut_off_there() -> None:
+def test_y_axis_may_start_above_zero_and_clips_curves() -> None:
     root = drawn(
         panel(ChartSeries("auto", [(1, 0.2), (2, 0.7), (3, 1.0)]), y_from=0.6, y_to=1.0, y_format=format_percent)
     )
@@ -211,13 +211,13 @@ def test_axes_end_at_round_numbers_around_the_curves() -> None:
     assert not {"80k", "0.5", "1.1"} & set(words(root))
 
 
-def test_a_goal_is_marked_and_is_in_the_picture() -> None:
+def test_target_line_is_drawn_inside_the_plot() -> None:
     root = drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 0.7)]), guide=0.95, y_format=format_percent))
     assert "95 %" in words(root)
     assert "95 %" not in words(drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 0.7)]), y_format=format_percent)))
 
 
-def test_a_goal_takes_the_place_of_a_number_that_is_too_near() -> None:
+def test_target_label_replaces_a_close_tick_label() -> None:
     told = words(drawn(panel(ChartSeries("auto", [(1, 0.5), (2, 1.0)]), guide=0.899, y_format=format_percent)))
     assert "89.9 %" in told
     assert "90 %" not in told
@@ -225,7 +225,7 @@ def test_a_goal_takes_the_place_of_a_number_that_is_too_near() -> None:
     assert at_tick.count("90 %") == 1
 
 
-def test_a_calculated_curve_of_many_points_has_no_marks() -> None:
+def test_calculated_curve_has_no_markers() -> None:
     assert marks(drawn(panel(ChartSeries("bound", [(n, n) for n in range(40)], "dotted")))) == []
 
 
@@ -243,7 +243,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_words_are_only_words(text: str) -> None:
+def test_text_is_escaped(text: str) -> None:
     one = ChartPanel(text, text, text, [ChartSeries(text, RISING)], x_format=lambda _: text, y_format=lambda _: text)
     root = drawn(one, title=text, note=text)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} == {
@@ -276,7 +276,7 @@ def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
 )
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("limits", [{}, {"y_from": 0.6}, {"y_to": 1.0}, {"y_from": 1.0, "y_to": 1.0}, {"guide": 0.95}])
-def test_odd_curves_do_not_fail(points: list[tuple[float, float]], log: bool, limits: dict[str, float]) -> None:
+def test_unusual_curves_do_not_fail(points: list[tuple[float, float]], log: bool, limits: dict[str, float]) -> None:
     root = drawn(panel(ChartSeries("odd", points), x_log=log, **limits))
     left, top, right, bottom = plot(root)
     assert right > left
@@ -286,7 +286,7 @@ def test_odd_curves_do_not_fail(points: list[tuple[float, float]], log: bool, li
     assert not {"nan", "inf", "-inf"} & set(" ".join(words(root)).split())
 
 
-def test_nothing_to_draw_is_a_picture_as_well() -> None:
+def test_empty_chart_is_valid() -> None:
     assert labels(drawn()) == []
     assert labels(drawn(panel())) == []
 
@@ -305,7 +305,7 @@ def test_any_curve_stays_in_its_plot_between_ticks(points: list[tuple[float, flo
 
 
 @given(st.lists(st.floats(-500, 900), min_size=1, max_size=20))
-def test_places_move_apart_no_more_than_they_must(wished: list[float]) -> None:
+def test_positions_move_no_more_than_necessary(wished: list[float]) -> None:
     wished.sort()
     low, high = 0.0, 400.0
     places = spread_positions(wished, LABEL_SPACING, low, high)

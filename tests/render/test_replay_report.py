@@ -1,5 +1,6 @@
-"""What a replay found, as a person sees it: nothing cut, nothing taken for markup, no interval where there is none."""
+"""The terminal output of a replay: no truncated names, no interpreted markup, no interval where there is none."""
 
+import re
 from collections.abc import Mapping
 from io import StringIO
 from xml.etree import ElementTree
@@ -24,7 +25,7 @@ from thresher.replay.sweep_results import ReplayedSession, SweepResults
 
 SVG = "{http://www.w3.org/2000/svg}"
 Points = Mapping[int | None, tuple[int, int]]
-"""By budget: tokens a turn, and how many of 100 turns are served."""
+"""By budget: tokens per turn, and how many of 100 turns are served."""
 FULL: Points = {None: (50_000, 100)}
 WINDOW: Points = {18_000: (12_000, 80), 90_000: (40_000, 98)}
 ORACLE: Points = {18_000: (10_000, 90), 90_000: (30_000, 100)}
@@ -33,21 +34,25 @@ USUAL: dict[str, Points] = {"auto": AUTO, "newest-batched": WINDOW, "oracle-batc
 
 
 def report(ways: Mapping[str, Points], *, sessions: int = 6) -> ReplayReport:
-    """Sessions that differ a little, so that chance has something to draw."""
+    """Build a report of slightly different sessions, so that bootstrap draws vary."""
     keys = [f"s{n}" for n in range(sessions)]
-    tallies = {
+    totals_by_setting = {
         StrategySetting(name, budget): {key: _tally(sent + 200 * n, served) for n, key in enumerate(keys)}
         for name, points in {**ways, "full": FULL}.items()
         for budget, (sent, served) in points.items()
     }
     facts = {key: ReplayedSession(f"{key}.jsonl", key, "claude-code", f"p{n}", 1, 100) for n, key in enumerate(keys)}
-    floors = {key: [MinimumCost(100, 10, tuple(range(0, 500_000, 5_000)))] for key in keys}
-    return build_replay_report(SweepResults(sessions=facts, tallies=tallies, floors=floors), "anthropic")
+    minimum_costs = {key: [MinimumCost(100, 10, tuple(range(0, 500_000, 5_000)))] for key in keys}
+    return build_replay_report(
+        SweepResults(sessions=facts, totals_by_setting=totals_by_setting, minimum_costs=minimum_costs), "anthropic"
+    )
 
 
 def _tally(tokens: int, served: int) -> ReplayTotals:
     sent = 100 * tokens
-    return ReplayTotals(calls=100, tokens=sent, bearing=100, served=served, needles={"E": 100}, cost=sent / 10)
+    return ReplayTotals(
+        calls=100, tokens=sent, calls_with_references=100, served=served, references={"E": 100}, cost=sent / 10
+    )
 
 
 def shown(of: ReplayReport, width: int = 80) -> list[str]:
@@ -60,13 +65,13 @@ def shown(of: ReplayReport, width: int = 80) -> list[str]:
 
 
 def rows(lines: list[str], name: str) -> list[list[str]]:
-    """Each row of a name with the two lines below it, in columns."""
+    """Return each row of a name and the two lines below it, in columns."""
     found = [n for n, line in enumerate(lines) if line.split()[:1] == [name]]
     return [[" ".join(line.split()) for line in lines[n : n + 3]] for n in found]
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_names_are_never_cut_and_rows_fit(width: int) -> None:
+def test_names_are_never_truncated_and_rows_fit(width: int) -> None:
     budgets = (18, 27, 36, 48, 64, 90, 128, 180)
     long = [f"/home/somebody/projects/with/a/long/way/to/policies.py:Keep{n}" for n in (1, 2)]
     points: Points = {1000 * one: (700 * one, 90) for one in budgets}
@@ -80,20 +85,20 @@ def test_names_are_never_cut_and_rows_fit(width: int) -> None:
     assert told == [f"{one}k" for one in budgets]
 
 
-def test_markup_in_a_name_is_shown_as_it_is_written() -> None:
+def test_markup_in_a_name_is_not_interpreted() -> None:
     lines = shown(report({"[bold]x/q.py:Few": AUTO, "[/]y.py:Few": AUTO}))
     assert sum(line.startswith("[bold]x/q.py:Few") for line in lines) == 2
     assert sum(line.startswith("[/]y.py:Few") for line in lines) == 2
 
 
-def test_the_full_history_stands_in_no_budgets_column() -> None:
+def test_full_history_is_in_no_budget_column() -> None:
     lines = shown(report(USUAL))
-    assert "full, which has no budget: 100.0 % @ 50.5k / 1.00" in lines
+    assert "full (no budget): 100.0 % @ 50.5k / 1.00" in lines
     assert [line.split()[0] for line in lines if line.endswith("@ 12.5k  @ 40.5k")] == ["@"]
-    assert len(rows(lines, "full")) == 1
+    assert len(rows(lines, "full")) == 2
 
 
-def test_intervals_stand_below_their_figures_but_not_of_what_is_so_by_definition() -> None:
+def test_intervals_are_below_figures_except_those_fixed_by_definition() -> None:
     lines = shown(report(USUAL))
     auto, window, oracle, full = (rows(lines, name)[0] for name in (*USUAL, "full"))
     assert auto[0].split()[1] == "27.9k"
@@ -104,35 +109,35 @@ def test_intervals_stand_below_their_figures_but_not_of_what_is_so_by_definition
     assert full[1].count(" to ") == 1
 
 
-def test_few_sessions_have_no_intervals_and_it_is_said() -> None:
+def test_few_sessions_have_no_intervals_and_a_note_says_so() -> None:
     lines = shown(report(USUAL, sessions=4))
     assert not any(" to " in line for line in lines[:10])
-    assert "No intervals: fewer than 5 sessions say too little of chance" in " ".join(lines)
-    assert "No intervals" not in " ".join(shown(report(USUAL, sessions=5)))
+    assert "Confidence intervals need at least 5 sessions." in " ".join(lines)
+    assert "Confidence intervals need" not in " ".join(shown(report(USUAL, sessions=5)))
 
 
-def test_a_gap_that_nobody_has_is_no_column_and_it_is_said_what_it_needs() -> None:
+def test_missing_gap_has_no_column_and_a_note_says_what_it_needs() -> None:
     def head(of: ReplayReport) -> tuple[str, str]:
         lines = shown(of)
         return next(line for line in lines if line.startswith("policy")), " ".join(lines)
 
     columns, told = head(report({"auto": AUTO}))
-    assert columns.split() == ["policy", "T95", "C95", "lost"]
+    assert re.split(" {2,}", columns) == ["policy", "tokens at 95 %", "cost at 95 %", "lost at 95 %"]
     assert "Gap closed needs --policy newest-batched and --policy oracle-batched." in told
     columns, told = head(report({**USUAL, "newest-batched": {18_000: (12_000, 80)}}))
     assert "gap" not in columns
-    assert "Gap closed needs budgets at which newest-batched serves 95 %" in told
+    assert "Gap closed needs budgets at which newest-batched serves 95 %, with more tokens than oracle-batched." in told
     assert "gap closed" in head(report(USUAL))[0]
 
 
-def test_what_is_said_to_a_person_speaks_of_turns() -> None:
+def test_reports_for_people_use_the_word_turn() -> None:
     told = " ".join(" ".join(shown(report(USUAL))).split())
     assert "A turn is one model call." in told
     assert "call" not in told.replace("one model call", "")
     assert "call" not in replay_report_chart(report(USUAL))
 
 
-def test_numbers_are_written_as_everywhere() -> None:
+def test_numbers_are_formatted_consistently() -> None:
     assert format_rounded_percent(-0.123) == "−12.3 %"
     assert format_rounded_percent(-0.0001) == "0.0 %"
     assert format_thousands(36_540) == "36.5k"
@@ -142,7 +147,7 @@ def test_numbers_are_written_as_everywhere() -> None:
     assert "−" in rows(worse, "auto")[0][0]
 
 
-# The picture
+# The chart
 
 
 def drawn(ways: Mapping[str, Points]) -> ElementTree.Element:
@@ -162,24 +167,22 @@ def bold(root: ElementTree.Element) -> set[str | None]:
         (("newest-batched", "cline", "random-1"), set()),
     ],
 )
-def test_the_default_stands_out_or_the_users_own_and_never_what_it_is_measured_by(
-    names: tuple[str, ...], strong: set[str]
-) -> None:
+def test_default_or_user_policy_is_highlighted_but_never_a_baseline(names: tuple[str, ...], strong: set[str]) -> None:
     assert bold(drawn(dict.fromkeys(names, AUTO))) == strong
 
 
-def test_one_dear_policy_leaves_the_others_room() -> None:
+def test_expensive_policy_does_not_compress_the_others() -> None:
     dear: Points = {18_000: (20_000, 90), 90_000: (900_000, 99)}
     root = drawn({**USUAL, "cline": dear})
     plots = [clip[0] for clip in root.iter(f"{SVG}clipPath")]
     left, wide = (float(plots[1].get(name, "")) for name in ("x", "width"))
     marks = [one for one in list(root.iter(f"{SVG}g")) if one.get("class") == "series" and one[0].text == "auto"][1]
     places = [float(one.get("cx", "")) for one in marks if one.get("class") == "mark"]
-    assert places[1] - places[0] > 0.15 * wide  # 1 % of it on a plain axis
+    assert places[1] - places[0] > 0.15 * wide  # 1 % of it on a linear axis
     assert places[0] >= left
 
 
-def test_the_bound_comes_from_the_edge_of_the_plot() -> None:
+def test_bound_starts_at_the_edge_of_the_plot() -> None:
     root = drawn(USUAL)
     plot = next(root.iter(f"{SVG}clipPath"))[0]
     left, top, high = (float(plot.get(name, "")) for name in ("x", "y", "height"))

@@ -1,4 +1,4 @@
-"""Text of a transcript, before a terminal gets it."""
+"""Cleaning transcript text for a terminal."""
 
 import pytest
 
@@ -16,10 +16,10 @@ from thresher.render.text import shorten, strip_control_codes
         ("שלום, 你好 👩\u200d💻", "שלום, 你好 👩\u200d💻"),
     ],
 )
-def test_what_would_steer_a_terminal_goes(text: str, told: str) -> None:
+def test_terminal_control_codes_are_removed(text: str, told: str) -> None:
     assert strip_control_codes(text) == told
 
 
-def test_a_line_is_clean_and_short() -> None:
+def test_shortened_line_is_clean() -> None:
     assert shorten("a \u202egnp\n  b", 80) == "a gnp b"
     assert shorten("abcdef", 4) == "abc…"

@@ -1,4 +1,4 @@
-"""Small conversations to replay, told in few words."""
+"""Small conversations for replay tests."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def result(text: str, id: str = "1") -> list[Message]:
 
 
 def did(id: str, name: str, answer: str, **arguments: Any) -> list[Message]:
-    """A call and its result."""
+    """Return a call and its result."""
     return [*agent(call(name, id, **arguments)), *result(answer, id)]
 
 
@@ -33,9 +33,9 @@ def trace(*groups: list[Message]) -> Trace:
 
 
 def last_needles(of: Trace, kinds: str = "EGIP") -> list[Reference]:
-    """What the last call refers to."""
-    return [needle for needle in find_references(of)[-1] if needle.kind in kinds]
+    """Return the references of the last call."""
+    return [reference for reference in find_references(of)[-1] if reference.kind in kinds]
 
 
-def texts(needles: list[Reference]) -> list[str]:
-    return [needle.text for needle in needles]
+def texts(references: list[Reference]) -> list[str]:
+    return [reference.text for reference in references]

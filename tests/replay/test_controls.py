@@ -1,4 +1,4 @@
-"""Ways that know nothing: what they keep, what they drop, and when."""
+"""Baselines: what they keep, what they drop, and when."""
 
 from itertools import pairwise
 
@@ -25,27 +25,27 @@ ALL = [recency_strategy(BUDGET), *BATCHED]
 
 
 def conversation(count: int, name: str = "small", *, words: int = 80) -> Recording:
-    """A request, and so many files that are read, none of which is ever used."""
+    """Build a recording with a request and `count` reads of files that are never used."""
     rules = [Message("system", (Text("the rules"),))]
     reads = [did(f"c{n}", "Read", f"file {n} " + "pad " * words, file_path=f"place {n}") for n in range(count)]
     groups = (rules, user("the first request"), *reads, user("and now"))
     return build_recording(History(tuple(message for group in groups for message in group)), name)
 
 
-def sent(recording: Recording, way: Strategy) -> list[list[RequestPiece]]:
-    """Every request of a way."""
+def sent(recording: Recording, strategy: Strategy) -> list[list[RequestPiece]]:
+    """Return every request of a strategy."""
     requests: list[list[RequestPiece]] = []
 
-    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
-        ask = way.start(feed, referee)
+    def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
+        build_request = strategy.start(conversation, checker)
 
         def kept(at: float | None) -> list[RequestPiece]:
-            requests.append(list(ask(at)))
+            requests.append(list(build_request(at)))
             return requests[-1]
 
         return kept
 
-    replay_recording(recording, Strategy(way.name, start), Rates())
+    replay_recording(recording, Strategy(strategy.name, start), Rates())
     return requests
 
 
@@ -54,12 +54,12 @@ def weight(pieces: list[RequestPiece]) -> int:
 
 
 def files(pieces: list[RequestPiece]) -> list[int]:
-    """The numbers of the results in a request."""
+    """Return the numbers of the results in a request."""
     return [int(piece.text.split()[1]) for piece in pieces if piece.text.startswith("file ")]
 
 
 def asked(pieces: list[RequestPiece]) -> list[int]:
-    """The numbers of the calls in a request."""
+    """Return the numbers of the calls in a request."""
     return [int(piece.text.split()[-1]) for piece in pieces if piece.text.startswith("Read\n")]
 
 
@@ -68,37 +68,37 @@ def recording() -> Recording:
     return conversation(30)
 
 
-def test_full_sends_all_that_came(recording: Recording) -> None:
+def test_full_history_sends_everything(recording: Recording) -> None:
     assert [files(request) for request in sent(recording, full_history_strategy())] == [
         list(range(n)) for n in range(30)
     ]
     assert full_history_strategy().budget is None
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_the_head_and_the_news_are_in_every_request(recording: Recording, way: Strategy) -> None:
-    for number, request in enumerate(sent(recording, way)):
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+def test_head_and_new_messages_are_in_every_request(recording: Recording, strategy: Strategy) -> None:
+    for number, request in enumerate(sent(recording, strategy)):
         assert [piece.text for piece in request[:2]] == ["the rules", "the first request"]
         assert not number or files(request)[-1] == number - 1
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_no_request_weighs_more_than_the_budget_and_something_is_dropped(recording: Recording, way: Strategy) -> None:
-    requests = sent(recording, way)
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+def test_no_request_exceeds_the_budget_and_something_is_dropped(recording: Recording, strategy: Strategy) -> None:
+    requests = sent(recording, strategy)
     assert max(map(weight, requests)) <= BUDGET
-    assert way.budget == BUDGET
+    assert strategy.budget == BUDGET
     assert len(files(requests[-1])) < 29
 
 
-@pytest.mark.parametrize("way", ALL, ids=lambda way: way.name)
-def test_calls_keep_their_results_and_nothing_comes_back(recording: Recording, way: Strategy) -> None:
-    requests = sent(recording, way)
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+def test_calls_keep_their_results_and_dropped_messages_stay_dropped(recording: Recording, strategy: Strategy) -> None:
+    requests = sent(recording, strategy)
     assert all(files(request) == asked(request) for request in requests)
     for number, (before, after) in enumerate(pairwise(requests)):
         assert set(files(after)) <= {*files(before), number}
 
 
-def test_a_window_that_moves_holds_as_many_of_the_newest_as_fit(recording: Recording) -> None:
+def test_recency_keeps_as_many_new_messages_as_fit(recording: Recording) -> None:
     whole = sent(recording, full_history_strategy())
     for request, everything in zip(sent(recording, recency_strategy(BUDGET)), whole, strict=True):
         held = files(request)
@@ -108,22 +108,22 @@ def test_a_window_that_moves_holds_as_many_of_the_newest_as_fit(recording: Recor
             assert weight(request) + one > BUDGET
 
 
-@pytest.mark.parametrize("way", BATCHED, ids=lambda way: way.name)
-def test_in_batches_a_request_goes_on_from_the_last_or_falls(recording: Recording, way: Strategy) -> None:
+@pytest.mark.parametrize("strategy", BATCHED, ids=lambda strategy: strategy.name)
+def test_batched_request_extends_the_last_one_or_shrinks(recording: Recording, strategy: Strategy) -> None:
     falls = 0
-    for before, after in pairwise(sent(recording, way)):
+    for before, after in pairwise(sent(recording, strategy)):
         if after[: len(before)] != before:
             falls += 1
             assert weight(after) <= BUDGET * LOW_WATER_SHARE
     assert 1 < falls < 10
 
 
-def test_the_newest_are_those_that_a_fall_leaves(recording: Recording) -> None:
+def test_shrinking_keeps_the_newest_messages(recording: Recording) -> None:
     for request in sent(recording, newest_batched_strategy(BUDGET)):
         assert all(after == before + 1 for before, after in pairwise(files(request)))
 
 
-def test_chance_depends_on_the_seed_and_the_recording_alone(recording: Recording) -> None:
+def test_random_depends_only_on_seed_and_recording(recording: Recording) -> None:
     first, again, other = (sent(recording, random_strategy(BUDGET, seed)) for seed in (1, 1, 2))
     renamed = sent(conversation(30, "another"), random_strategy(BUDGET, 1))
     chosen, same, reseeded, moved = ([files(r) for r in requests] for requests in (first, again, other, renamed))
@@ -134,19 +134,23 @@ def test_chance_depends_on_the_seed_and_the_recording_alone(recording: Recording
 
 
 @pytest.mark.parametrize(
-    "way", [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)], ids=lambda way: way.name
+    "strategy",
+    [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)],
+    ids=lambda strategy: strategy.name,
 )
-def test_what_is_new_is_shown_though_it_does_not_fit(way: Strategy) -> None:
-    requests = sent(conversation(5), way)
+def test_new_messages_are_sent_even_if_they_exceed_the_budget(strategy: Strategy) -> None:
+    requests = sent(conversation(5), strategy)
     assert [files(request) for request in requests] == [[], [0], [1], [2], [3]]
     assert all(weight(request) > 50 for request in requests[1:])
 
 
 @pytest.mark.parametrize(
-    "way", [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)], ids=lambda way: way.name
+    "strategy",
+    [recency_strategy(50), newest_batched_strategy(50), random_strategy(50, 1)],
+    ids=lambda strategy: strategy.name,
 )
-def test_a_new_request_of_the_user_does_not_hide_what_came_with_it(way: Strategy) -> None:
+def test_new_user_message_keeps_the_results_before_it(strategy: Strategy) -> None:
     groups = (user("go"), did("c0", "Read", "file 0 " + "pad " * 80, path="a"), user("and now"), did("c1", "Read", "x"))
     of = build_recording(History(tuple(message for group in groups for message in group)))
-    texts = [[piece.text for piece in request] for request in sent(of, way)]
+    texts = [[piece.text for piece in request] for request in sent(of, strategy)]
     assert [text[:6] for text in texts[1]] == ["go", "Read\na", "file 0", "and no"]

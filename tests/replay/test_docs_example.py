@@ -1,4 +1,4 @@
-"""The page about replay tells what its examples print, and counts as the code does."""
+"""The replay page documents the actual output of its examples and the actual constants."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "replay.md"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Every block of code on the page, with its language."""
+    """Return every code block of the page with its language."""
     return re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 def run_page(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], dict[str, object]]:
-    """What each piece of Python on the page prints, and the names that are there in the end."""
+    """Return the output of each Python block on the page, and the final names."""
     names: dict[str, object] = {}
     printed = []
     for language, code in blocks():
@@ -28,26 +28,26 @@ def run_page(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], dict[str, o
     return printed, names
 
 
-def test_what_the_page_says_is_printed_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_shows_the_actual_output(capsys: pytest.CaptureFixture[str]) -> None:
     printed, _ = run_page(capsys)
     said = [code for language, code in blocks() if language == "text"]
     assert len(said) == 3
     assert said == [text for text in printed if text]
 
 
-def test_the_example_has_all_kinds_and_all_outcomes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_example_has_all_kinds_and_outcomes(capsys: pytest.CaptureFixture[str]) -> None:
     printed, _ = run_page(capsys)
     assert {line.split()[1] for line in printed[0].splitlines()} == {"E", "G", "I", "P"}
     assert all(word in printed[1] for word in ("served", "recoverable", "lost"))
 
 
-def test_the_bill_of_turn_5_is_as_the_page_reckons_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_calculates_the_cost_of_turn_5_correctly(capsys: pytest.CaptureFixture[str]) -> None:
     _, names = run_page(capsys)
     runs, rates = names["runs"], names["rates"]
     assert isinstance(runs, dict)
     assert isinstance(rates, Rates)
     told, full = runs["newest"][4], runs["full"][4]
-    shared = runs["newest"][0].tokens  # the first request is all that turn 4 and turn 5 both begin with
+    shared = runs["newest"][0].tokens  # the first request is the common prefix of turns 4 and 5
     assert told.cost == pytest.approx(rates.read * shared + rates.write * (told.tokens - shared))
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert (
@@ -58,7 +58,7 @@ def test_the_bill_of_turn_5_is_as_the_page_reckons_it(capsys: pytest.CaptureFixt
     assert full.tokens / told.tokens == pytest.approx(4 / 3, abs=0.01)
 
 
-def test_the_page_tells_the_constants_of_the_code() -> None:
+def test_page_contains_the_constants_of_the_code() -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     rates = Rates()
     assert f"a version, **{REFERENCE_DEFINITION}**" in page

@@ -1,7 +1,6 @@
-"""The definition is frozen: in this session it finds what it found when v1 was settled.
+"""The definition is frozen: in this session it finds exactly the references that v1 finds.
 
-Whoever changes what is found here makes another definition: `REFERENCE_DEFINITION` gets a new name, and so does every
-result.
+A change of these results is a new definition: it needs a new `REFERENCE_DEFINITION` and new published results.
 """
 
 from small_traces import agent, call, did, result, trace, user
@@ -49,7 +48,9 @@ V1 = """
 """
 
 
-def test_the_definition_finds_what_it_always_found() -> None:
-    found = [f"{one.call} {one.kind} {one.age} {one.text}" for needles in find_references(SESSION) for one in needles]
+def test_definition_finds_the_same_references_as_before() -> None:
+    found = [
+        f"{one.call} {one.kind} {one.age} {one.text}" for references in find_references(SESSION) for one in references
+    ]
     assert REFERENCE_DEFINITION == "v1"
     assert found == V1.strip().splitlines()

@@ -1,10 +1,10 @@
-"""How much of what counts as a reference is chance: what one session writes is looked for in another one.
+"""The share of references that are coincidence: output of one session is searched in another session.
 
-The candidates of all calls of a session are looked for where the definition looks, in what each call could see; and in
-all the text of another session, by the same guards. The null rate of a kind is what is found there for each that is
-found at home. In another project that is next to nothing. In the same project it is more, and not by chance alone: both
-sessions read the same files, which counts here though it is no chance; and a session that began later reads what this
-one wrote, which is the same text and no coincidence at all. So one looks in sessions that had begun before.
+The candidates of all calls of a session are searched where the definition does, in the text visible to each call, and
+in all the text of another session, with the same guards. The null rate of a kind is the number of matches in the other
+session per match in its own session. For a different project it is close to zero. For the same project it is higher,
+but not only by coincidence: both sessions read the same files, and a later session reads what an earlier one wrote. The
+tests therefore search only sessions that started earlier.
 """
 
 import json
@@ -28,7 +28,7 @@ from thresher.replay.references import (
 
 LIMIT = 0.10
 KINDS = ("E", "G")
-"""Names and paths are known to all who work on one project: they are no test of it."""
+"""Names and paths are shared by all sessions of a project, so they do not test it."""
 CALLS = 15
 PROJECTS = {
     "entireio/cli": ("claude_code", 24),
@@ -36,12 +36,12 @@ PROJECTS = {
     "SWE-agent/mini-swe-agent": ("mini_swe", 12),
     "badlogic/pi-mono": ("pi", 1),
 }
-"""The folder of a project's sessions, and how many of them are taken."""
+"""A project's folder and the number of its sessions to use."""
 Found = tuple[ReferenceKind, str]
 
 
 class Searched(NamedTuple):
-    """A session: its text, what its calls wrote (each once a call), and what of that was a reference."""
+    """A session: its text, the candidates of its calls (once per call), and those that are references."""
 
     of: Trace
     blocks: ReferenceIndex
@@ -49,7 +49,7 @@ class Searched(NamedTuple):
     home: Counter[Found]
 
     def holds(self, kind: ReferenceKind, text: str) -> bool:
-        """Whether it would be a reference after all of this session: it is there, not everywhere, and not coined."""
+        """Report whether a candidate would be a reference after this session: present, not everywhere, not its own."""
         held = self.blocks.find_holders(kind, text)
         if not held or len(held) > max(ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE * len(self.blocks)):
             return False
@@ -63,19 +63,19 @@ def searched(of: Trace) -> Searched:
         index.add(block.text)
         if block.kind in "AC" and block.visible:
             once.update(((block.visible, one), None) for one in find_reference_candidates(of, block))
-    home = Counter((needle.kind, needle.text) for needles in find_references(of) for needle in needles)
+    home = Counter((reference.kind, reference.text) for references in find_references(of) for reference in references)
     return Searched(of, index, Counter(one for _, one in once), home)
 
 
 class Rate(NamedTuple):
-    """What was found, over many pairs."""
+    """Totals over several pairs of sessions."""
 
     home: int
-    """References in the first session of each."""
+    """References in the first session of each pair."""
     abroad: int
-    """Of all that it wrote, what the second holds."""
+    """Candidates of the first session that the second one contains."""
     both: int
-    """Of its references alone."""
+    """References of the first session that the second one contains."""
 
     @property
     def null(self) -> float:
@@ -115,25 +115,25 @@ QUEUE = "def next_ticket(queue):\n    return min(queue, key=lambda ticket: ticke
 
 
 def session(told_: str, file: str) -> list[list[Message]]:
-    """One that reads a file, edits it, and quotes what it was told."""
+    """Build a session that reads a file, edits it, and quotes its prompt."""
     change = call("Edit", "9", file_path="/a", old_string=file, new_string="pass")
     return [user(f"Mend it. {told_}."), did("1", "Read", file, file_path="/a"), agent(change, f"{told_}: done.")]
 
 
-def test_a_session_refers_to_its_own_text_and_not_to_that_of_another() -> None:
+def test_session_refers_to_its_own_text_and_not_to_another() -> None:
     cart, queue = (searched(trace(*session(*one))) for one in ((SPEC, CART), (RULE, QUEUE)))
     assert rates([(cart, queue), (queue, cart)]) == {"E": Rate(4, 0, 0), "G": Rate(2, 0, 0)}
 
 
-def test_what_is_in_another_session_is_found_there() -> None:
-    """Without this, nothing found would say nothing."""
+def test_text_of_another_session_can_be_found() -> None:
+    """Without this, an empty result would be meaningless."""
     cart = searched(trace(*session(SPEC, CART)))
     same = searched(trace(user(RULE), did("1", "Bash", f"{SPEC}\n{CART}", command="cat *"), agent("end")))
     assert rates([(cart, same)]) == {"E": Rate(2, 2, 2), "G": Rate(1, 1, 1)}
     assert exceeding(rates([(cart, same)])) == ["E", "G"]
 
 
-def test_the_guards_hold_abroad_too() -> None:
+def test_guards_apply_to_the_other_session() -> None:
     cart = searched(trace(*session(SPEC, CART)))
     everywhere = searched(
         trace(*(did(str(n), "Bash", f"{n} {SPEC}\n{CART}", command="cat") for n in range(ALWAYS_ALLOWED_SOURCES + 1)))
@@ -147,7 +147,7 @@ def test_the_guards_hold_abroad_too() -> None:
 
 
 def sample(data: Path, project: str, wanted: int) -> list[Searched]:
-    """Sessions of a project, at even distances in the index; those that are long enough."""
+    """Return sessions of a project that are long enough, evenly spaced in the index."""
     folder, _ = PROJECTS[project]
     rows = [json.loads(line) for line in (data / "index.jsonl").read_text("utf-8").splitlines()]
     files = [row["file"] for row in rows if row["repo"] == project and row["split"] == "tune"]
@@ -164,14 +164,14 @@ def began(one: Searched) -> float:
     return next((call.time for call in one.of.calls if call.time is not None), 0.0)
 
 
-def test_sessions_of_other_projects_hold_next_to_nothing(shared_data: Path) -> None:
+def test_sessions_of_other_projects_contain_almost_nothing(shared_data: Path) -> None:
     some = {project: sample(shared_data, project, min(4, wanted)) for project, (_, wanted) in PROJECTS.items()}
     found = rates((a, b) for one, other in permutations(some, 2) for a in some[one] for b in some[other])
     assert set(found) == set(KINDS)
     assert all(rate.null <= LIMIT / 5 for rate in found.values()), told(found)
 
 
-def test_earlier_sessions_of_the_same_project_hold_little(shared_data: Path) -> None:
+def test_earlier_sessions_of_the_same_project_contain_little(shared_data: Path) -> None:
     every = []
     for project, (_, wanted) in PROJECTS.items():
         pairs = list(permutations(sample(shared_data, project, wanted), 2))
@@ -184,15 +184,15 @@ def test_earlier_sessions_of_the_same_project_hold_little(shared_data: Path) -> 
     assert not exceeding(found), f"all projects: {told(found)}"
 
 
-def test_what_is_found_abroad_is_what_the_definition_finds(shared_data: Path) -> None:
-    """A message of one session behind all of another is a call that sees that one: the guards here are the same."""
+def test_search_in_another_session_agrees_with_the_definition(shared_data: Path) -> None:
+    """A message of one session after all of another is a call that sees that session: the guards are the same."""
     alike = 0
     for one, other in permutations(sample(shared_data, "entireio/cli", 4), 2):
         for said in [m for m in one.of.history.messages if any(c.name == "Edit" for c in m.calls)][::20]:
             joined = trace_history(History((*other.of.history.messages, *user("go"), said)))
-            needles = {(needle.kind, needle.text) for needle in find_references(joined)[-1]}
+            references = {(reference.kind, reference.text) for reference in find_references(joined)[-1]}
             written = [block for block in joined.blocks if block.visible == len(joined.calls) and block.kind in "AC"]
             sought = {found for block in written for found in find_reference_candidates(joined, block)}
-            assert {found for found in sought if other.holds(*found)} == needles
-            alike += len(needles)
+            assert {found for found in sought if other.holds(*found)} == references
+            alike += len(references)
     assert alike > 20

@@ -1,4 +1,4 @@
-"""What becomes of the needles of a call when its request is made smaller."""
+"""The outcome of references when a request is reduced."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ READ, BASH = (Place(1, 0), Place(2, 0)), (Place(3, 0), Place(4, 0))
 
 
 def told(*last: Message) -> History:
-    """A file is read, something else is done, and then comes the call that is judged."""
+    """Build a history that reads a file, does something else, and ends before the checked call."""
     return trace(
         user("go"),
         did("1", "Read", NUMBERED, file_path="f"),
@@ -42,14 +42,14 @@ def told(*last: Message) -> History:
     ).history
 
 
-def wants(*lines: int) -> History:
-    """The last call edits these lines of the file."""
+def uses(*lines: int) -> History:
+    """Build a history whose last call edits these lines of the file."""
     old = "\n".join(LINES[n] for n in lines)
     return told(*agent(call("Edit", "9", file_path="f", old_string=old, new_string="")))
 
 
 def smaller(history: History, *edits: Edit) -> Sequence[Message]:
-    """What is sent for the last call, with these edits."""
+    """Return the request of the last call after these edits."""
     seen = History(history.messages[:-1])
     plan = build_plan(seen, edits, default_token_weights(counter="estimate"))
     assert not plan.refused
@@ -68,22 +68,22 @@ def at(history: History, place: Place) -> Occurrence:
     return history.occurrence(place)
 
 
-def test_a_whole_request_serves_its_call() -> None:
-    history = wants(3, 50)
+def test_complete_request_serves_its_call() -> None:
+    history = uses(3, 50)
     outcome = judged(history, list_request_texts(history.messages[:-1]))
     assert outcome.is_served
     assert outcome.hits == outcome.references
     assert outcome.refetch_blocks == ()
 
 
-def test_texts_may_come_as_they_were_written_with_line_numbers_and_json() -> None:
-    history = wants(3, 50)
+def test_texts_may_contain_line_numbers_and_json() -> None:
+    history = uses(3, 50)
     assert judged(history, [part_text(part) for message in history.messages[:-1] for part in message.parts]).is_served
     assert judged(history, [NUMBERED + "\nand a word more"]).is_served
 
 
-def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> None:
-    history = wants(3)
+def test_reference_without_its_block_and_call_is_lost() -> None:
+    history = uses(3)
     outcome = judged(
         history, list_request_texts(smaller(history, *(Drop(at(history, place), "test", "") for place in READ)))
     )
@@ -92,8 +92,8 @@ def test_without_its_block_and_the_call_that_brought_it_a_needle_is_lost() -> No
     assert not outcome.is_served
 
 
-def test_a_stub_makes_it_recoverable() -> None:
-    history = wants(3)
+def test_placeholder_makes_a_reference_recoverable() -> None:
+    history = uses(3)
     sent = list_request_texts(smaller(history, Replace(at(history, READ[1]), "test", "")))
     assert judged(history, sent).recoverable
     without_call = [text for text in sent if not text.startswith("Read")]
@@ -104,32 +104,32 @@ def test_a_stub_makes_it_recoverable() -> None:
     assert judged(history, neither).recoverable == ()
 
 
-def test_a_stand_in_for_something_else_does_not() -> None:
-    history = wants(3)
+def test_placeholder_of_another_text_does_not() -> None:
+    history = uses(3)
     gone = [Drop(at(history, place), "test", "") for place in READ]
     outcome = judged(history, list_request_texts(smaller(history, *gone, Replace(at(history, BASH[1]), "test", ""))))
     assert outcome.lost == outcome.references
 
 
 @pytest.mark.parametrize(("line", "kept"), [(0, True), (59, True), (30, False)])
-def test_a_cut_text_holds_what_stands_in_its_ends(line: int, kept: bool) -> None:
-    history = wants(line)
+def test_truncated_text_contains_its_ends(line: int, kept: bool) -> None:
+    history = uses(line)
     cut = Truncate(at(history, READ[1]), "test", "", keep_head_and_tail(NUMBERED, 300, 300))
     outcome = judged(history, list_request_texts(smaller(history, cut)))
     assert outcome.is_served is kept
     assert outcome.lost == ()
 
 
-def test_a_cut_that_parts_a_needle_does_not_hold_it() -> None:
-    history = wants(3)
+def test_truncation_inside_a_reference_removes_it() -> None:
+    history = uses(3)
     middle = NUMBERED.index(LINES[3]) + 20
     outcome = judged(history, [NUMBERED[:middle] + "\n…\n" + NUMBERED[middle:]])
-    assert [needle.kind for needle in outcome.lost] == ["E", "I"]
-    assert [needle.text for needle in outcome.hits] == ["value_3", "second_3"]
+    assert [reference.kind for reference in outcome.lost] == ["E", "I"]
+    assert [reference.text for reference in outcome.hits] == ["value_3", "second_3"]
 
 
-def test_cut_arguments_are_read_without_their_escapes() -> None:
-    """What is left of a long content is JSON still, and its lines are lines."""
+def test_truncated_arguments_are_parsed_without_escapes() -> None:
+    """The rest of a truncated argument is still JSON, and its lines are lines."""
     written = did("1", "Write", "ok", file_path="f", content="\n".join(LINES))
     of = trace(
         user("go"), written, agent("so"), user("on"), agent(call("Edit", "9", file_path="f", old_string=LINES[1]))
@@ -144,15 +144,15 @@ def test_cut_arguments_are_read_without_their_escapes() -> None:
     assert ResidencyChecker(of).check_call(2, sent).is_served
 
 
-def test_a_summary_counts_for_what_it_says_word_for_word() -> None:
-    history = wants(3)
+def test_summary_counts_verbatim() -> None:
+    history = uses(3)
     assert judged(history, ["We read the file.", f"It has: {LINES[3]}"]).is_served
     outcome = judged(history, ["It computes value_3 of first_3 and second_3."])
-    assert [needle.kind for needle in outcome.lost] == ["E"]
+    assert [reference.kind for reference in outcome.lost] == ["E"]
 
 
-def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> None:
-    history = wants(3)
+def test_combined_placeholder_is_resolved_through_the_store() -> None:
+    history = uses(3)
     parts = [history.part(place) for place in (*READ, *BASH)]
     fold = Summarize(tuple(at(history, place) for place in (*READ, *BASH)), "test", "", "some work was done")
     sent = list_request_texts(smaller(history, fold))
@@ -163,7 +163,7 @@ def test_a_fold_is_recoverable_through_the_store_that_knows_its_members() -> Non
     assert judged(history, sent).recoverable == ()
 
 
-def test_a_fault_fetches_the_smallest_block_and_one_block_serves_many() -> None:
+def test_refetch_chooses_the_smallest_block_and_serves_several_references() -> None:
     of = trace(
         user(f"{LINES[3]}\n{'and more ' * 1000}"),
         did("1", "Read", "\n".join(LINES[:5]), file_path="f"),
@@ -175,16 +175,16 @@ def test_a_fault_fetches_the_smallest_block_and_one_block_serves_many() -> None:
     assert outcome.refetch_blocks == (2,)
 
 
-def test_a_block_that_was_fetched_again_serves_from_then_on() -> None:
-    history = wants(3)
+def test_refetched_block_serves_later_calls() -> None:
+    history = uses(3)
     of = trace(list(history.messages))
-    referee = ResidencyChecker(of)
-    (fault,) = referee.check_call(3, ["go"]).refetch_blocks
-    assert referee.check_call(3, ["go", of.blocks[fault].text]).is_served
-    assert not referee.check_call(3, ["go"]).is_served
+    checker = ResidencyChecker(of)
+    (fault,) = checker.check_call(3, ["go"]).refetch_blocks
+    assert checker.check_call(3, ["go", of.blocks[fault].text]).is_served
+    assert not checker.check_call(3, ["go"]).is_served
 
 
-HISTORY = wants(3, 50)
+HISTORY = uses(3, 50)
 REFEREE = ResidencyChecker(trace(list(HISTORY.messages)))
 some_texts = st.lists(
     st.sampled_from([*list_request_texts(HISTORY.messages[:-1]), LINES[3], LINES[50], NUMBERED[:900]]), max_size=5
@@ -192,25 +192,25 @@ some_texts = st.lists(
 
 
 @given(some_texts, some_texts)
-def test_what_was_judged_before_makes_no_difference(first: list[str], more: list[str]) -> None:
+def test_earlier_checks_do_not_affect_the_result(first: list[str], more: list[str]) -> None:
     for sent in (first, first + more, more):
         assert REFEREE.check_call(3, sent) == judged(HISTORY, sent)
 
 
-def test_a_call_that_refers_to_nothing_is_served_by_anything() -> None:
+def test_call_without_references_is_always_served() -> None:
     of = trace(user("go"), agent("done"))
     assert ResidencyChecker(of).check_call(0, []).is_served
 
 
-def test_in_recordings_whole_requests_serve_all_calls_and_short_ones_do_not(shared_data: Path) -> None:
+def test_complete_requests_of_recordings_serve_all_calls(shared_data: Path) -> None:
     session = th.read_all(shared_data / "claude_code" / "entire-007.jsonl.gz")[0]
     of = max(trace_session(session), key=lambda one: len(one.calls))
-    referee = ResidencyChecker(of)
+    checker = ResidencyChecker(of)
     whole = [
-        referee.check_call(n, list_request_texts(of.history.messages[: one.stop])) for n, one in enumerate(of.calls)
+        checker.check_call(n, list_request_texts(of.history.messages[: one.stop])) for n, one in enumerate(of.calls)
     ]
     short = [
-        referee.check_call(n, list_request_texts(of.history.messages[max(0, one.stop - 4) : one.stop]))
+        checker.check_call(n, list_request_texts(of.history.messages[max(0, one.stop - 4) : one.stop]))
         for n, one in enumerate(of.calls)
     ]
     assert all(outcome.is_served for outcome in whole)

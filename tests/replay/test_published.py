@@ -1,4 +1,4 @@
-"""The published tables: what they read off curves, and that what was measured comes back from its file."""
+"""The published tables: the values they read from curves, and a round trip of saved measurements."""
 
 import sys
 from pathlib import Path
@@ -14,16 +14,18 @@ from thresher.replay.strategies.upper_bound import MinimumCost
 from thresher.replay.sweep_results import ReplayedSession, ReplayFailure, SweepResults
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from replay_tables import Curves, Point, Tables, height, markdown, quotes_only, reach
+from replay_tables import Curves, Point, Tables, count_quotes_only, find_target, interpolate, markdown
 
-from replay import SEEDS, Kept, averaged, broken, joined, kept, report_on, results_of
+from replay import SEEDS, SavedRun, average_seeds, build_report, find_violations, load_results, merge_runs, save_run
 
 
-def tally(tokens: int, served: int, *, cost: float = 1.0, quoted: int = 0) -> ReplayTotals:
-    """Ten calls that used something; half of them quotes."""
+def totals(tokens: int, served: int, *, cost: float = 1.0, calls_with_all_quotes: int = 0) -> ReplayTotals:
+    """Return totals of ten calls with references; half of them are quotes."""
     used = {"E": 100}
-    of = ReplayTotals(calls=10, tokens=10 * tokens, bearing=100, served=served, needles=used, cost=cost)
-    return msgspec.structs.replace(of, quoting=50, quoted=quoted)
+    of = ReplayTotals(
+        calls=10, tokens=10 * tokens, calls_with_references=100, served=served, references=used, cost=cost
+    )
+    return msgspec.structs.replace(of, calls_with_quotes=50, calls_with_all_quotes=calls_with_all_quotes)
 
 
 SESSIONS = ("a.jsonl#1", "b.jsonl#2", "c.jsonl#3", "d.jsonl#4", "e.jsonl#5")
@@ -36,7 +38,7 @@ CURVES = {
     ("random", 100): (250, 50),
     ("oracle-batched", 100): (150, 99),
 }
-TALLIES = {StrategySetting(*one): dict.fromkeys(SESSIONS, tally(*told)) for one, told in CURVES.items()}
+TALLIES = {StrategySetting(*one): dict.fromkeys(SESSIONS, totals(*told)) for one, told in CURVES.items()}
 
 
 def results() -> SweepResults:
@@ -44,24 +46,24 @@ def results() -> SweepResults:
         sessions={
             key: ReplayedSession(key.partition("#")[0], key[-1], "claude-code", "shop", 1, 10) for key in SESSIONS
         },
-        tallies=TALLIES,
-        floors={key: [MinimumCost(10, 100, (1,) * 100)] for key in SESSIONS},
+        totals_by_setting=TALLIES,
+        minimum_costs={key: [MinimumCost(10, 100, (1,) * 100)] for key in SESSIONS},
         failures=[ReplayFailure("x.txt", "", "no format", "format")],
         files=6,
         short=2,
     )
 
 
-def test_a_curve_is_read_between_its_points_and_no_further() -> None:
+def test_curve_is_interpolated_but_not_extrapolated() -> None:
     points = [Point(100, 0.4), Point(500, 0.8), Point(1000, 1.0)]
-    assert height(points, 300) == pytest.approx(0.6)
-    assert (height(points, 50), height(points, 5000)) == (0.4, 1.0)
-    assert reach(points) == pytest.approx((875, 0.95))
-    assert reach(points[:2]) is None
-    assert reach([Point(7, 0.99), Point(9, 1.0)]) == Point(7, 0.99)
+    assert interpolate(points, 300) == pytest.approx(0.6)
+    assert (interpolate(points, 50), interpolate(points, 5000)) == (0.4, 1.0)
+    assert find_target(points) == pytest.approx((875, 0.95))
+    assert find_target(points[:2]) is None
+    assert find_target([Point(7, 0.99), Point(9, 1.0)]) == Point(7, 0.99)
 
 
-def test_others_are_compared_at_the_tokens_of_ours() -> None:
+def test_others_are_compared_at_equal_tokens() -> None:
     found = Curves(TALLIES, SESSIONS, ("auto", "newest-batched")).equal(("newest-batched",))
     assert found is not None
     assert found.reached
@@ -73,22 +75,21 @@ def test_others_are_compared_at_the_tokens_of_ours() -> None:
     assert ScoreCalculator(TALLIES, SESSIONS).curve("auto").t95.value == pytest.approx(found.ours.tokens)
 
 
-def test_a_session_that_one_of_them_could_not_take_counts_for_none() -> None:
-    less = {**TALLIES, StrategySetting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], tally(100, 40))}
+def test_session_that_one_policy_cannot_take_is_excluded() -> None:
+    less = {**TALLIES, StrategySetting("newest-batched", 100): dict.fromkeys(SESSIONS[1:], totals(100, 40))}
     assert Curves(less, SESSIONS, ("auto", "newest-batched")).sessions == [*SESSIONS[1:]]
 
 
-def test_chance_is_the_mean_of_its_seeds() -> None:
-    made = {StrategySetting(seed, 100): {"a": tally(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
-    one = averaged({StrategySetting("full", None): {"a": tally(1000, 100)}, **made})[StrategySetting("random", 100)][
-        "a"
-    ]
-    assert (one.tokens / one.calls, one.served / one.bearing, one.cost) == (200, 0.2, 2)
+def test_random_is_the_mean_of_its_seeds() -> None:
+    made = {StrategySetting(seed, 100): {"a": totals(100 * n, 10 * n, cost=n)} for n, seed in enumerate(SEEDS, 1)}
+    averages = average_seeds({StrategySetting("full", None): {"a": totals(1000, 100)}, **made})
+    one = averages[StrategySetting("random", 100)]["a"]
+    assert (one.tokens / one.calls, one.served / one.calls_with_references, one.cost) == (200, 0.2, 2)
     assert make_strategy("random-7", 100, rates_for_price_list("anthropic")).budget == 100
 
 
-def test_quotes_are_counted_by_themselves() -> None:
-    made = {StrategySetting("auto", 100): {"a": tally(100, 90, quoted=20)}}
+def test_quotes_are_counted_separately() -> None:
+    made = {StrategySetting("auto", 100): {"a": totals(100, 90, calls_with_all_quotes=20)}}
     assert (
         ScoreCalculator({**made, StrategySetting("full", None): made[StrategySetting("auto", 100)]}, ["a"])
         .curve("auto")
@@ -96,22 +97,24 @@ def test_quotes_are_counted_by_themselves() -> None:
         .served
         == 0.9
     )
-    quotes = quotes_only(made)[StrategySetting("auto", 100)]["a"]
-    assert (quotes.bearing, quotes.served) == (50, 20)
+    quotes = count_quotes_only(made)[StrategySetting("auto", 100)]["a"]
+    assert (quotes.calls_with_references, quotes.served) == (50, 20)
 
 
-def test_what_was_measured_comes_back_and_says_the_same() -> None:
-    again = results_of(msgspec.json.decode(msgspec.json.encode(kept(results(), "anthropic")), type=Kept))
+def test_saved_measurements_round_trip() -> None:
+    again = load_results(msgspec.json.decode(msgspec.json.encode(save_run(results(), "anthropic")), type=SavedRun))
     assert again == results()
 
 
-def test_runs_of_the_same_sessions_are_told_together_and_the_later_one_counts() -> None:
-    newer = {StrategySetting("auto", 300): dict.fromkeys(SESSIONS, tally(600, 100))}
-    first, second = (kept(one, "openai") for one in (results(), msgspec.structs.replace(results(), tallies=newer)))
-    found = joined([first, second]).tallies
+def test_runs_of_the_same_sessions_are_merged() -> None:
+    newer = {StrategySetting("auto", 300): dict.fromkeys(SESSIONS, totals(600, 100))}
+    first, second = (
+        save_run(one, "openai") for one in (results(), msgspec.structs.replace(results(), totals_by_setting=newer))
+    )
+    found = merge_runs([first, second]).totals_by_setting
     assert found == {**{one: by for one, by in TALLIES.items() if one.name != "auto"}, **newer}
     old = msgspec.structs.replace(first, definition="")
-    assert joined([old, second]).tallies == found
+    assert merge_runs([old, second]).totals_by_setting == found
 
 
 @pytest.mark.parametrize(
@@ -123,29 +126,31 @@ def test_runs_of_the_same_sessions_are_told_together_and_the_later_one_counts() 
         ({"sessions": {}, "definition": ""}, "sessions are not the same"),
     ],
 )
-def test_runs_that_differ_in_what_they_measured_are_refused(change: dict[str, Any], told: str) -> None:
-    one = kept(results(), "openai")
+def test_runs_with_different_settings_are_refused(change: dict[str, Any], told: str) -> None:
+    one = save_run(results(), "openai")
     other = msgspec.structs.replace(one, **change)
     assert one.definition == "v1"
     with pytest.raises(ValueError, match=told):
-        joined([one, other])
+        merge_runs([one, other])
 
 
-def test_the_tables_say_who_is_better_and_what_was_left_out() -> None:
+def test_tables_show_the_better_policy_and_skipped_data() -> None:
     projects = {"owner/shop": [*SESSIONS], "owner/small": ["a.jsonl#1"]}
-    lines = list(markdown(Tables(report_on(results(), "anthropic"), 100, projects)))
+    lines = list(markdown(Tables(build_report(results(), "anthropic"), 100, projects)))
     shop = (
         "| owner/shop | 5 | 50 | 0.3k (0.3k to 0.3k) | not reached | 0.3k | 95.0 % | 60.0 % | +35.0 (+35.0 to +35.0) |"
     )
     assert f"{shop} better |" in lines
     assert not any("owner/small" in line for line in lines)
     assert sum("knows the future" in line for line in lines) == 1
-    assert lines[-1].startswith("These figures are of 5 sessions")
-    assert any(line.startswith("Left out: 2 recordings") for line in lines)
+    assert lines[-1].startswith("Based on 5 sessions")
+    assert any(line.startswith("Skipped: 2 recordings") for line in lines)
 
 
-def test_whoever_is_above_the_bound_is_told() -> None:
-    assert broken(results()) == []
-    dear = msgspec.structs.replace(results(), floors={key: [MinimumCost(10, 100, (10**6,) * 100)] for key in SESSIONS})
-    assert any(text.startswith("newest-batched at 200 serves 80.00%") for text in broken(dear))
-    assert not any(text.startswith("auto") for text in broken(dear))
+def test_strategies_above_the_bound_are_reported() -> None:
+    assert find_violations(results()) == []
+    dear = msgspec.structs.replace(
+        results(), minimum_costs={key: [MinimumCost(10, 100, (10**6,) * 100)] for key in SESSIONS}
+    )
+    assert any(text.startswith("newest-batched at 200 serves 80.00%") for text in find_violations(dear))
+    assert not any(text.startswith("auto") for text in find_violations(dear))

@@ -1,4 +1,4 @@
-"""Others' rules on small conversations: what each leaves of a history, and when it begins."""
+"""The rules of other tools on small conversations: what each removes, and when."""
 
 import sys
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def recording(*groups: list[Message]) -> Recording:
 
 
 def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
-    """Calls with results of about so many words; a result says its number first."""
+    """Build calls with results of about `words` words; a result starts with its number."""
     return [
         message
         for number in range(first, first + count)
@@ -53,27 +53,27 @@ def steps(count: int, *, words: int = 40, first: int = 1) -> list[Message]:
     ]
 
 
-def run(of: Recording, way: Strategy) -> list[list[str]]:
-    """The texts of every request, without fetching."""
-    feed = ReplayConversation(of, InMemoryContentStore())
-    ask = way.start(feed, ResidencyChecker(of.trace))
+def run(of: Recording, strategy: Strategy) -> list[list[str]]:
+    """Return the texts of every request, without refetching."""
+    conversation = ReplayConversation(of, InMemoryContentStore())
+    build_request = strategy.start(conversation, ResidencyChecker(of.trace))
     sent = []
     for one in of.trace.calls:
-        feed.advance(one.stop)
-        sent.append([piece.text for piece in ask(one.time)])
+        conversation.advance(one.stop)
+        sent.append([piece.text for piece in build_request(one.time)])
     return sent
 
 
 def whole(of: Recording) -> list[list[str]]:
-    return run(of, Strategy("full", lambda feed, _: lambda _: feed.all_pieces()))
+    return run(of, Strategy("full", lambda conversation, _: lambda _: conversation.all_pieces()))
 
 
 def outputs(texts: list[str]) -> list[str]:
-    """The results that still say what they said, by their first word."""
+    """Return the first word of each result that is unchanged."""
     return [text.split()[0] for text in texts if text.startswith("out")]
 
 
-# All of them
+# All rules
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
@@ -108,15 +108,15 @@ class TestAll:
         )
         told = replay_recording(of, make(600), Rates())
         assert told.calls == len(of.trace.calls)
-        assert told.fetched == told.bearing - told.served
+        assert told.refetch_calls == told.calls_with_references - told.served
 
     def test_equal_settings_send_equal_requests(self, make: Callable[[int], Strategy]) -> None:
         of = recording(user("go"), steps(9), agent("done"))
-        way = make(600)
-        assert run(of, way) == run(of, way)
+        strategy = make(600)
+        assert run(of, strategy) == run(of, strategy)
 
 
-def test_an_empty_conversation_is_nothing_to_send() -> None:
+def test_empty_conversation_sends_nothing() -> None:
     of = recording(user("go"))
     assert [run(of, make(600)) for make in MAKERS] == [[] for _ in MAKERS]
 
@@ -124,7 +124,7 @@ def test_an_empty_conversation_is_nothing_to_send() -> None:
 # Anthropic
 
 
-def test_clear_tool_uses_keeps_three_once_over_its_trigger() -> None:
+def test_clear_tool_uses_keeps_three_results_above_its_trigger() -> None:
     of = recording(user("go"), steps(8), agent("done"))
     sent = run(of, clear_tool_uses_strategy(400))
     assert outputs(sent[3]) == ["out1", "out2", "out3"]
@@ -132,7 +132,7 @@ def test_clear_tool_uses_keeps_three_once_over_its_trigger() -> None:
     assert sent[-1].count(CLEARED) == 5
 
 
-def test_clear_tool_uses_judges_the_whole_history_each_time_and_sticky_what_is_left() -> None:
+def test_clear_tool_uses_measures_the_full_history_and_sticky_the_rest() -> None:
     of = recording(user("go"), steps(12), agent("done"))
     anew, sticky = run(of, clear_tool_uses_strategy(450)), run(of, clear_tool_uses_sticky_strategy(450))
     over = next(n for n, sent in enumerate(anew) if CLEARED in sent)
@@ -140,7 +140,7 @@ def test_clear_tool_uses_judges_the_whole_history_each_time_and_sticky_what_is_l
     assert {len(outputs(sent)) for sent in sticky[over:]} > {3, 4}
 
 
-def test_clear_tool_uses_waits_until_enough_would_go() -> None:
+def test_clear_tool_uses_waits_until_enough_is_removed() -> None:
     of = recording(user("go"), steps(8), agent("done"))
     assert run(of, clear_tool_uses_strategy(400, at_least=100_000)) == whole(of)
     assert len(outputs(run(of, clear_tool_uses_strategy(400, at_least=1))[-1])) == 3
@@ -156,7 +156,7 @@ def test_swe_agent_masks_all_but_the_last_n() -> None:
     assert "[old output: 1 lines left out]" in sent[-1]
 
 
-def test_swe_agent_polls() -> None:
+def test_swe_agent_masks_at_polling_steps() -> None:
     of = recording(user("go"), steps(12), agent("done"))
     kept = [len(outputs(texts)) for texts in run(of, swe_agent_strategy(6000, polling=5))]
     assert kept == [0, 1, 2, 3, 2, 3, 4, 5, 6, 2, 3, 4, 5]
@@ -170,7 +170,7 @@ def test_openhands_counts_calls_results_and_messages() -> None:
     assert outputs(run(of, openhands_strategy(7 * 1500))[-1]) == ["out1", "out2", "out3", "out4"]
 
 
-def test_openhands_counts_each_of_some_parallel_calls() -> None:
+def test_openhands_counts_each_parallel_call() -> None:
     calls = agent(*(call("Bash", str(n), command=f"make {n}") for n in (1, 2, 3)))
     of = recording(user("go"), calls, *(result(f"out{n} {WORDS}", str(n)) for n in (1, 2, 3)), agent("done"))
     assert outputs(run(of, openhands_strategy(3 * 1500))[-1]) == ["out1", "out2", "out3"]
@@ -180,32 +180,32 @@ def test_openhands_counts_each_of_some_parallel_calls() -> None:
 # opencode
 
 
-def test_opencode_clears_only_before_the_last_two_exchanges_and_when_a_prompt_comes() -> None:
+def test_opencode_clears_before_the_last_two_exchanges_at_a_prompt() -> None:
     groups = [[*user(f"task {n}"), *steps(4, first=4 * n + 1), *agent(f"done {n}")] for n in range(4)]
     of = recording(*groups)
     sent = run(of, opencode_strategy(150))
     at = [n for n, texts in enumerate(sent) if CLEARED in texts]
-    # Two exchanges are over when the third prompt comes, and both are protected; at the fourth the first is not.
+    # At the third prompt two exchanges are over, and both are protected; at the fourth the first is not.
     assert sent[at[0]][-1] == "task 3"
     assert at == list(range(at[0], len(sent)))
     assert "out5" in outputs(sent[-1])
     assert "out1" not in outputs(sent[-1])
 
 
-def test_opencode_does_nothing_in_a_run_after_one_prompt() -> None:
+def test_opencode_does_nothing_after_a_single_prompt() -> None:
     of = recording(user("go"), steps(20), agent("done"))
     assert run(of, opencode_strategy(150)) == whole(of)
 
 
-def test_opencode_waits_until_enough_would_go_and_spares_skills() -> None:
+def test_opencode_waits_until_enough_is_removed_and_keeps_skills() -> None:
     rest = [one for n in range(3) for one in (*user(f"t{n}"), *agent(f"d{n}"))]
     spared = did("s", "skill", f"outskill {WORDS * 40}", topic="x")
     of = recording(user("go"), spared, agent("done"), rest)
     assert run(of, opencode_strategy(60)) == whole(of)
     few = recording(user("go"), steps(1, words=10), steps(1, words=40, first=2), agent("done"), rest)
-    feed = ReplayConversation(few, InMemoryContentStore())
-    feed.advance(len(few.trace.history))
-    small, large = (feed.rows[number].tokens for number in feed.result_rows)
+    conversation = ReplayConversation(few, InMemoryContentStore())
+    conversation.advance(len(few.trace.history))
+    small, large = (conversation.rows[number].tokens for number in conversation.result_rows)
     assert small < large / 2
     assert run(few, opencode_strategy(large * 3 // 2 + 1)) == whole(few)  # all but the small one is protected
     assert CLEARED in run(few, opencode_strategy(large))[-1]
@@ -218,7 +218,7 @@ def read(id: str, path: str, text: str) -> list[Message]:
     return did(id, "Read", text, file_path=path)
 
 
-def test_cline_keeps_the_newest_read_of_a_file_and_all_else_if_that_is_enough() -> None:
+def test_cline_drops_older_reads_and_nothing_else_if_that_is_enough() -> None:
     long = WORDS * 20
     of = recording(
         user("go"),
@@ -238,25 +238,25 @@ def test_cline_keeps_the_newest_read_of_a_file_and_all_else_if_that_is_enough() 
     assert "more" in last
 
 
-def test_cline_drops_half_behind_the_first_exchange_where_nothing_was_read_twice() -> None:
+def test_cline_drops_half_after_the_first_exchange_without_repeated_reads() -> None:
     of = recording(user("go"), steps(12), agent("done"))
     sent = run(of, cline_strategy(600))
     cut = next(n for n, texts in enumerate(sent) if "go" in texts and "out1" not in outputs(texts) and n)
     kept = outputs(sent[cut])
-    # A result stands with its call: the one whose call went is gone, too.
+    # A result is kept only with its call.
     assert f"Bash\nmake {kept[0][3:]}" in sent[cut]
     assert sent[cut][:2] == ["go", "Bash\nmake 1"]
     assert kept == [f"out{n}" for n in range(int(kept[0][3:]), cut + 1)]
     assert 0.3 < len(kept) / cut < 0.6
 
 
-def test_cline_drops_three_quarters_where_there_is_twice_as_much_as_may_be() -> None:
+def test_cline_drops_three_quarters_at_twice_the_limit() -> None:
     of = recording(user("go"), steps(6, words=10), steps(1, words=2000, first=7), agent("x"), user("y"), agent("z"))
     assert outputs(run(of, cline_strategy(900))[-1]) == ["out7"]
     assert outputs(run(of, cline_strategy(2000))[-1]) == ["out5", "out6", "out7"]
 
 
-def test_cline_says_so_in_the_first_answer() -> None:
+def test_cline_writes_a_notice_into_the_first_answer() -> None:
     of = recording(user("go"), agent("I begin", call("Bash", "0", command="ls")), result("out0", "0"), steps(12))
     sent = run(of, cline_strategy(500))
     assert "I begin" in sent[1]
@@ -267,18 +267,18 @@ def test_cline_says_so_in_the_first_answer() -> None:
 # Libraries
 
 
-def test_a_row_as_a_chat_message() -> None:
+def test_row_converts_to_a_chat_message() -> None:
     of = recording(user("go"), agent("so", call("Bash", "1", command="ls")), result("a b", "1"))
-    feed = ReplayConversation(of, InMemoryContentStore())
-    feed.advance(len(of.trace.history))
-    said, called, told = map(to_chat_message, feed.rows)
+    conversation = ReplayConversation(of, InMemoryContentStore())
+    conversation.advance(len(of.trace.history))
+    said, called, told = map(to_chat_message, conversation.rows)
     assert said == {"role": "user", "content": "go"}
     assert called["content"] == "so"
     assert called["tool_calls"][0]["function"] == {"name": "Bash", "arguments": '{"command": "ls"}'}
     assert told == {"role": "tool", "content": "a b", "tool_call_id": called["tool_calls"][0]["id"]}
 
 
-def test_without_langchain_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_langchain_is_an_error_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain", None)
     monkeypatch.setitem(sys.modules, "langchain_core", None)
     assert find_missing_libraries() == ["langchain", "langchain-core"]

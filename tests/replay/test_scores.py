@@ -1,4 +1,4 @@
-"""Figures by hand, and that intervals say what chance does."""
+"""Scores calculated by hand, and intervals that reflect the variation between sessions."""
 
 from collections.abc import Mapping, Sequence
 from math import isclose
@@ -21,12 +21,12 @@ from thresher.replay.simulate import ReplayTotals
 from thresher.replay.strategies.upper_bound import MinimumCost
 
 
-def tally(
+def totals(
     tokens: int,
     served: int,
     *,
     calls: int = 10,
-    bearing: int = 100,
+    calls_with_references: int = 100,
     cost: float = 1.0,
     lost: int = 0,
     refetch: float = 0,
@@ -34,20 +34,20 @@ def tally(
     return ReplayTotals(
         calls=calls,
         tokens=tokens * calls,
-        bearing=bearing,
+        calls_with_references=calls_with_references,
         served=served,
-        survived=float(served),
-        needles={"E": bearing, "G": bearing},
-        resident={"E": served, "G": bearing},
+        hit_share_sum=float(served),
+        references={"E": calls_with_references, "G": calls_with_references},
+        hits={"E": served, "G": calls_with_references},
         lost=lost,
-        fetched=1,
+        refetch_calls=1,
         cost=cost,
-        refetch=refetch,
+        refetch_cost=refetch,
     )
 
 
 def table(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> dict[StrategySetting, dict[str, ReplayTotals]]:
-    """Tallies by way, budget and session (`s0`, `s1`, …), and a full history of cost 10 a session."""
+    """Return totals by strategy, budget and session (`s0`, `s1`, …), with a full history of cost 10 per session."""
     found: dict[StrategySetting, dict[str, ReplayTotals]] = {}
     longest = 0
     for name, budgets in ways.items():
@@ -55,58 +55,58 @@ def table(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> dict[StrategyS
             by = {f"s{n}": one for n, one in enumerate(row) if one is not None}
             found[StrategySetting(name.replace("_", "-"), budget)] = by
             longest = max(longest, len(row))
-    found[StrategySetting(FULL_HISTORY, None)] = {f"s{n}": tally(1000, 100, cost=10.0) for n in range(longest)}
+    found[StrategySetting(FULL_HISTORY, None)] = {f"s{n}": totals(1000, 100, cost=10.0) for n in range(longest)}
     return found
 
 
 def scores(**ways: Mapping[int, Sequence[ReplayTotals | None]]) -> ScoreCalculator:
-    tallies = table(**ways)
-    return ScoreCalculator(tallies, tallies[StrategySetting(FULL_HISTORY, None)])
+    totals_by_setting = table(**ways)
+    return ScoreCalculator(totals_by_setting, totals_by_setting[StrategySetting(FULL_HISTORY, None)])
 
 
-def test_a_score_says_shares_and_what_the_full_history_costs() -> None:
-    one = tally(200, 90, cost=4.0, lost=5, refetch=2.0)
-    score = scores(way={8: [one, one]}).curve("way").scores[0]
+def test_score_contains_shares_and_relative_costs() -> None:
+    one = totals(200, 90, cost=4.0, lost=5, refetch=2.0)
+    score = scores(strategy={8: [one, one]}).curve("strategy").scores[0]
     assert (score.budget, score.sessions, score.calls, score.tokens_per_turn) == (8, 2, 20, 200)
-    assert (score.served, score.survival, score.resident) == (0.9, 0.9, {"E": 0.9, "G": 1.0})
-    assert (score.lost, score.fetched, score.cost, score.cost_with_refetch) == (0.025, 0.1, 0.4, 0.6)
+    assert (score.served, score.hit_share, score.hit_share_by_kind) == (0.9, 0.9, {"E": 0.9, "G": 1.0})
+    assert (score.lost_share, score.refetch_share, score.cost, score.cost_with_refetch) == (0.025, 0.1, 0.4, 0.6)
 
 
-def test_t95_lies_on_the_line_between_two_budgets_in_order_of_tokens() -> None:
+def test_t95_is_interpolated_in_order_of_tokens() -> None:
     rows = {
-        8: [tally(100, 90, cost=2.0, lost=20)],
-        16: [tally(300, 100, cost=4.0)],
-        4: [tally(50, 40, cost=1.0)],
+        8: [totals(100, 90, cost=2.0, lost=20)],
+        16: [totals(300, 100, cost=4.0)],
+        4: [totals(50, 40, cost=1.0)],
     }
-    curve = scores(way=rows).curve("way")
+    curve = scores(strategy=rows).curve("strategy")
     assert [score.tokens_per_turn for score in curve.scores] == [50, 100, 300]
     assert curve.t95.value == pytest.approx(200)
     assert curve.c95.value == pytest.approx(0.3)
     assert curve.lost95.value == pytest.approx(0.05)
 
 
-def test_the_first_crossing_counts_where_more_tokens_serve_less() -> None:
-    rows = {1: [tally(100, 90)], 2: [tally(200, 100)], 3: [tally(300, 80)], 4: [tally(400, 99)]}
-    assert scores(way=rows).curve("way").t95.value == pytest.approx(150)
+def test_first_crossing_counts_for_a_curve_that_falls_again() -> None:
+    rows = {1: [totals(100, 90)], 2: [totals(200, 100)], 3: [totals(300, 80)], 4: [totals(400, 99)]}
+    assert scores(strategy=rows).curve("strategy").t95.value == pytest.approx(150)
 
 
-def test_a_smallest_budget_that_serves_enough_is_the_figure_and_one_that_never_does_has_none() -> None:
-    assert scores(way={8: [tally(70, 97)], 9: [tally(90, 99)]}).curve("way").t95.value == 70
-    curve = scores(way={8: [tally(70, 60)], 9: [tally(90, 94)]}).curve("way")
+def test_smallest_sufficient_budget_is_t95_and_an_insufficient_curve_has_none() -> None:
+    assert scores(strategy={8: [totals(70, 97)], 9: [totals(90, 99)]}).curve("strategy").t95.value == 70
+    curve = scores(strategy={8: [totals(70, 60)], 9: [totals(90, 94)]}).curve("strategy")
     assert (curve.t95.value, curve.c95.value, curve.lost95.value) == (None, None, None)
 
 
-def test_the_best_score_is_the_smallest_budget_that_serves_enough_else_the_one_that_serves_most() -> None:
+def test_best_score_is_the_smallest_sufficient_budget_or_the_highest_share() -> None:
     def best(curve: BudgetCurve) -> int | None:
         assert curve.best is not None
         return curve.best.budget
 
-    assert best(scores(way={1: [tally(9, 90)], 2: [tally(20, 96)], 3: [tally(10, 99)]}).curve("way")) == 2
-    assert best(scores(way={1: [tally(9, 90)], 2: [tally(20, 80)]}).curve("way")) == 1
+    assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 96)], 3: [totals(10, 99)]}).curve("strategy")) == 2
+    assert best(scores(strategy={1: [totals(9, 90)], 2: [totals(20, 80)]}).curve("strategy")) == 1
 
 
-def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_it() -> None:
-    cheap, dear = tally(100, 99, cost=1.0), tally(900, 99, cost=9.0)
+def test_session_that_a_policy_cannot_take_is_not_counted() -> None:
+    cheap, dear = totals(100, 99, cost=1.0), totals(900, 99, cost=9.0)
     found = scores(whole={8: [cheap, dear]}, part={8: [cheap, None], 9: [cheap, cheap]})
     assert found.usable_sessions("part") == {"s0"}
     part = found.curve("part")
@@ -114,10 +114,10 @@ def test_a_session_that_a_policy_cannot_take_counts_neither_for_it_nor_against_i
     assert found.curve("whole").scores[0].cost == 0.5
 
 
-def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_more_sessions() -> None:
+def test_interval_contains_the_figure_is_deterministic_and_shrinks() -> None:
     def curve(times: int) -> IntervalEstimate:
-        low, high = tally(100, 96), tally(300, 96)
-        return scores(way={8: [low, high] * times}).curve("way").t95
+        low, high = totals(100, 96), totals(300, 96)
+        return scores(strategy={8: [low, high] * times}).curve("strategy").t95
 
     few, many = curve(3), curve(40)
     assert few == curve(3)
@@ -129,26 +129,26 @@ def test_an_interval_holds_the_figure_is_the_same_every_time_and_shrinks_with_mo
     assert wide[0] <= narrow[0] < 200 < narrow[1] <= wide[1]
 
 
-def test_equal_sessions_leave_nothing_to_chance_and_one_alone_says_nothing_of_it() -> None:
-    row = [tally(100, 96)] * 4
-    assert scores(way={8: row}).curve("way").t95 == IntervalEstimate(100.0, (100.0, 100.0))
-    assert scores(way={8: row[:1]}).curve("way").t95 == IntervalEstimate(100.0, None)
+def test_equal_sessions_have_no_variation_and_one_session_has_no_interval() -> None:
+    row = [totals(100, 96)] * 4
+    assert scores(strategy={8: row}).curve("strategy").t95 == IntervalEstimate(100.0, (100.0, 100.0))
+    assert scores(strategy={8: row[:1]}).curve("strategy").t95 == IntervalEstimate(100.0, None)
 
 
-def test_an_end_that_draws_do_not_reach_is_not_reached() -> None:
-    """Of four sessions one is served badly: whether 95 % is reached hangs on how often it is drawn."""
-    row = [tally(100, 100), tally(100, 100), tally(100, 100), tally(100, 84)]
-    figure = scores(way={8: row}).curve("way").t95
+def test_interval_end_that_draws_do_not_reach_is_none() -> None:
+    """One of four sessions is served badly, so it depends on the draw whether 95 % is reached."""
+    row = [totals(100, 100), totals(100, 100), totals(100, 100), totals(100, 84)]
+    figure = scores(strategy={8: row}).curve("strategy").t95
     assert figure == IntervalEstimate(100.0, (100.0, None))
 
 
-def test_the_gap_closed_is_paired() -> None:
-    """Each session needs its own number of tokens, but the policy is half way in each: chance takes nothing."""
+def test_gap_closed_uses_paired_draws() -> None:
+    """Each session needs a different number of tokens, but the policy always closes half the gap: no variation."""
     sizes = [100, 200, 400, 800, 1600]
     found = scores(
-        half={8: [tally(3 * size, 96) for size in sizes]},
-        newest_batched={8: [tally(4 * size, 96) for size in sizes]},
-        oracle_batched={8: [tally(2 * size, 96) for size in sizes]},
+        half={8: [totals(3 * size, 96) for size in sizes]},
+        newest_batched={8: [totals(4 * size, 96) for size in sizes]},
+        oracle_batched={8: [totals(2 * size, 96) for size in sizes]},
     )
     gap = found.gap_closed("half")
     assert gap is not None
@@ -159,38 +159,38 @@ def test_the_gap_closed_is_paired() -> None:
     assert found.gap_closed(ORACLE_BASELINE) == IntervalEstimate(1.0, (1.0, 1.0))
 
 
-def test_the_gap_is_measured_on_the_sessions_that_all_three_took() -> None:
+def test_gap_uses_the_sessions_that_all_three_took() -> None:
     found = scores(
-        policy={8: [tally(300, 96), None]},
-        newest_batched={8: [tally(400, 96), tally(9000, 96)]},
-        oracle_batched={8: [tally(200, 96), tally(100, 96)]},
+        policy={8: [totals(300, 96), None]},
+        newest_batched={8: [totals(400, 96), totals(9000, 96)]},
+        oracle_batched={8: [totals(200, 96), totals(100, 96)]},
     )
     assert found.gap_closed("policy") == IntervalEstimate(0.5, None)
 
 
-def test_no_gap_is_told_without_both_ends_or_where_they_do_not_lie_apart() -> None:
-    assert scores(policy={8: [tally(300, 96)]}).gap_closed("policy") is None
-    row = {8: [tally(300, 96)]}
+def test_gap_needs_two_different_ends() -> None:
+    assert scores(policy={8: [totals(300, 96)]}).gap_closed("policy") is None
+    row = {8: [totals(300, 96)]}
     assert scores(policy=row, newest_batched=row, oracle_batched=row).gap_closed("policy") is None
-    unreached = {8: [tally(300, 50)]}
+    unreached = {8: [totals(300, 50)]}
     assert scores(policy=row, newest_batched=unreached, oracle_batched=row).gap_closed("policy") is None
 
 
-def test_a_policy_that_never_serves_enough_closes_no_gap_that_could_be_told() -> None:
+def test_policy_that_never_serves_enough_has_no_finite_gap() -> None:
     found = scores(
-        policy={8: [tally(300, 50)]}, newest_batched={8: [tally(400, 96)]}, oracle_batched={8: [tally(200, 96)]}
+        policy={8: [totals(300, 50)]}, newest_batched={8: [totals(400, 96)]}, oracle_batched={8: [totals(200, 96)]}
     )
     assert found.gap_closed("policy") == IntervalEstimate(None, None)
 
 
-def test_calls_that_used_nothing_are_all_served() -> None:
-    score = scores(way={8: [tally(100, 0, bearing=0)]}).curve("way").scores[0]
-    assert (score.served, score.lost, score.resident) == (1.0, 0.0, {})
+def test_calls_without_references_are_all_served() -> None:
+    score = scores(strategy={8: [totals(100, 0, calls_with_references=0)]}).curve("strategy").scores[0]
+    assert (score.served, score.lost_share, score.hit_share_by_kind) == (1.0, 0.0, {})
 
 
-def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
-    tallies = table(way={8: [tally(100, 96), tally(300, 96)]})
-    found = score_group("some", tallies, ["s1"])
+def test_group_scores_every_policy_on_its_own_sessions() -> None:
+    totals_by_setting = table(strategy={8: [totals(100, 96), totals(300, 96)]})
+    found = score_group("some", totals_by_setting, ["s1"])
     assert (found.name, found.sessions, found.calls, found.calls_with_references, found.references) == (
         "some",
         1,
@@ -198,21 +198,23 @@ def test_a_group_tells_every_policy_over_its_own_sessions() -> None:
         100,
         200,
     )
-    assert {line.curve.name: line.curve.t95.value for line in found.results} == {"way": 300, FULL_HISTORY: 1000}
-    assert score_group("none", tallies, []).calls == 0
+    assert {line.curve.name: line.curve.t95.value for line in found.results} == {"strategy": 300, FULL_HISTORY: 1000}
+    assert score_group("none", totals_by_setting, []).calls == 0
 
 
-def test_who_serves_more_than_can_be_is_named_and_who_is_not_covered_is_not() -> None:
-    floors = {"s0": [MinimumCost(10, 500, tuple([10] * 100))]}
-    tallies = table(recency={8: [tally(100, 51)]}, smart={8: [tally(100, 90)]}, random={8: [tally(100, 50)]})
-    found = find_bound_violations(tallies, floors, ["recency", "random"])
+def test_covered_strategies_above_the_bound_are_returned() -> None:
+    minimum_costs = {"s0": [MinimumCost(10, 500, tuple([10] * 100))]}
+    totals_by_setting = table(
+        recency={8: [totals(100, 51)]}, smart={8: [totals(100, 90)]}, random={8: [totals(100, 50)]}
+    )
+    found = find_bound_violations(totals_by_setting, minimum_costs, ["recency", "random"])
     assert [(one.setting, one.session, one.served, one.max_served) for one in found] == [
         (StrategySetting("recency", 8), "s0", 0.51, 0.5)
     ]
 
 
-def test_a_total_adds_up_and_leaves_its_parts_alone() -> None:
-    one, other = tally(100, 90), tally(300, 70)
+def test_sum_adds_totals_and_keeps_its_inputs() -> None:
+    one, other = totals(100, 90), totals(300, 70)
     found = sum_totals([one, other])
-    assert (found.calls, found.tokens, found.served, found.needles) == (20, 4000, 160, {"E": 200, "G": 200})
-    assert one == tally(100, 90)
+    assert (found.calls, found.tokens, found.served, found.references) == (20, 4000, 160, {"E": 200, "G": 200})
+    assert one == totals(100, 90)

@@ -1,4 +1,4 @@
-"""Many sessions in many ways: the same figures in any number of processes, and after any interruption."""
+"""Sweeps over many sessions and strategies: the same figures with any number of processes and after interruptions."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from unit_recorder import UnitRecorder
 
 from thresher.errors import OptionError
 from thresher.model import Session
 from thresher.replay import Rates
-from thresher.replay import sweep as sweeping
 from thresher.replay.recording import build_session_recordings
 from thresher.replay.scores import FULL_HISTORY, StrategySetting
 from thresher.replay.simulate import ReplayTotals, replay_recording
@@ -29,14 +29,14 @@ from thresher.replay.strategies.registry import (
     select_strategies,
 )
 from thresher.replay.sweep import run_sweep, run_unit
-from thresher.replay.sweep_results import SweepResults, SweepUnit, UnitResult
+from thresher.replay.sweep_results import SweepResults
 from thresher.transcripts import read_all
 
 WAYS_TRIED: list[tuple[str, int | None]] = [("recency", 300), ("recency", 900), ("oracle-batched", 600)]
 
 
 def conversation(calls: int, seed: int = 0) -> list[dict[str, Any]]:
-    """An agent that reads files and edits, now and then, a line of one that it read long before."""
+    """Build an agent's session that reads files and sometimes edits a line that it read long before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         if n % 4 == 3:
@@ -69,10 +69,10 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def comparable(results: SweepResults) -> dict[StrategySetting, dict[str, Any]]:
-    """All but the time that it took."""
+    """Return everything but the elapsed time."""
     return {
         setting: {key: {**msgspec.to_builtins(one), "seconds": 0} for key, one in by.items()}
-        for setting, by in results.tallies.items()
+        for setting, by in results.totals_by_setting.items()
     }
 
 
@@ -80,7 +80,7 @@ def sessions_of(files: Iterable[Path]) -> list[Session]:
     return [session for path in files for session in read_all(path)]
 
 
-def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
+def test_sweep_agrees_with_separate_replays(files: list[Path]) -> None:
     results = run_sweep(files, WAYS_TRIED, Rates())
     by_hand: dict[StrategySetting, dict[str, ReplayTotals]] = {
         setting: {} for setting in [*(StrategySetting(*one) for one in WAYS_TRIED), StrategySetting(FULL_HISTORY, None)]
@@ -91,15 +91,15 @@ def test_a_sweep_tells_what_replaying_by_hand_does(files: list[Path]) -> None:
             for recording in build_session_recordings(session):
                 found.add(replay_recording(recording, make_strategy(name, budget, Rates()), Rates()))
             by_hand[StrategySetting(name, budget)][f"{session.file}#{session.id}"] = found
-    assert comparable(results) == comparable(SweepResults(tallies=by_hand))
-    assert results.tallies[StrategySetting(FULL_HISTORY, None)][f"{files[1]}#large"].bearing > 3
+    assert comparable(results) == comparable(SweepResults(totals_by_setting=by_hand))
+    assert results.totals_by_setting[StrategySetting(FULL_HISTORY, None)][f"{files[1]}#large"].calls_with_references > 3
 
 
-def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(files: list[Path]) -> None:
+def test_facts_and_minimum_costs_are_kept_by_session(files: list[Path]) -> None:
     results = run_sweep(files, WAYS_TRIED, Rates())
     facts = [(Path(one.file).name, one.id, one.agent, one.calls) for one in results.sessions.values()]
     assert facts == [("large.json", "large", "anthropic", 30), ("small.json", "small", "anthropic", 18)]
-    assert {key: [one.calls for one in floors] for key, floors in results.floors.items()} == {
+    assert {key: [one.calls for one in minimum_costs] for key, minimum_costs in results.minimum_costs.items()} == {
         f"{files[1]}#large": [30],
         f"{files[0]}#small": [18],
     }
@@ -107,7 +107,7 @@ def test_facts_and_floors_are_kept_by_session_and_short_recordings_are_counted(f
     assert run_sweep(files, [], Rates(), minimum=5).short == 0
 
 
-def test_more_processes_find_the_same(files: list[Path]) -> None:
+def test_several_processes_produce_the_same_results(files: list[Path]) -> None:
     alone = run_sweep(files, WAYS_TRIED, Rates())
     assert comparable(run_sweep(files, WAYS_TRIED, Rates(), jobs=2)) == comparable(alone)
 
@@ -117,33 +117,30 @@ def test_progress_counts_up_to_all_units(files: list[Path]) -> None:
     run_sweep(files, WAYS_TRIED, Rates(), progress=lambda done, total: told.append((done, total)))
     counts = [done for done, _ in told]
     assert counts == sorted(counts)
-    assert told[-1] == (7, 7)  # three files in full, and two of them in two ways
+    assert told[-1] == (7, 7)  # three files with the full history, and two of them with two strategies
 
 
-def test_a_policy_of_ours_is_measured_in_small_pieces_so_that_little_is_lost(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_window_policy_runs_in_small_units(files: list[Path], tmp_path: Path) -> None:
     ways = [("auto", budget) for budget in (400, 600, 800, 1000, 1200)]
     folder = tmp_path / "resume"
     whole = run_sweep(files, ways, Rates())
-    with monkeypatch.context() as patch:
-        begun = broken_from(patch, 4)  # three files in full, and a piece of the largest
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, ways, Rates(), resume=folder)
-    assert [unit.budgets for unit in begun[3:]] == [(400, 600)]
-    again = broken_from(monkeypatch, 100)
-    assert comparable(run_sweep(files, ways, Rates(), resume=folder)) == comparable(whole)
-    assert [unit.budgets for unit in again] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
+    begun = UnitRecorder(4)  # three files with the full history, and one unit of the largest
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, ways, Rates(), resume=folder, run=begun)
+    assert [unit.budgets for unit in begun.units[3:]] == [(400, 600)]
+    again = UnitRecorder()
+    assert comparable(run_sweep(files, ways, Rates(), resume=folder, run=again)) == comparable(whole)
+    assert [unit.budgets for unit in again.units] == [(800, 1000), (1200,), (400, 600), (800, 1000), (1200,)]
 
 
-def test_what_a_policy_raises_at_every_budget_is_told_once(files: list[Path], tmp_path: Path) -> None:
+def test_policy_that_raises_at_every_budget_is_reported_once(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def never(history):\n    raise ValueError('no')\n")
     results = run_sweep(files, [(f"{path}:never", budget) for budget in (300, 400, 500, 600)], Rates())
     assert [Path(one.file).name for one in results.failures] == ["large.json", "small.json"]
 
 
-def test_what_was_begun_long_ago_goes_and_what_was_begun_lately_stays(files: list[Path], tmp_path: Path) -> None:
+def test_old_checkpoints_are_deleted_and_recent_ones_kept(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     folder.mkdir()
     day = 24 * 3600
@@ -154,18 +151,18 @@ def test_what_was_begun_long_ago_goes_and_what_was_begun_lately_stays(files: lis
     assert sorted(path.name for path in folder.iterdir()) == ["new.jsonl", "other.txt"]
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_goes_on(files: list[Path], tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_the_others_replayed(files: list[Path], tmp_path: Path) -> None:
     strange, gone = tmp_path / "shopping.txt", tmp_path / "gone.json"
     strange.write_text("milk")
     results = run_sweep([*files, strange, gone], WAYS_TRIED, Rates())
-    assert [(Path(one.file).name, one.way, one.kind) for one in results.failures] == [
+    assert [(Path(one.file).name, one.strategy, one.kind) for one in results.failures] == [
         ("shopping.txt", "", "format"),
         ("gone.json", "", "read"),
     ]
     assert len(results.sessions) == 2
 
 
-def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: list[Path], tmp_path: Path) -> None:
+def test_policy_that_raises_on_one_session_keeps_the_others(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "def picky(history):\n"
@@ -175,15 +172,15 @@ def test_a_policy_that_raises_on_one_session_is_told_and_has_the_others(files: l
     )
     name = f"{path}:picky"
     results = run_sweep(files, [(name, 500), ("recency", 500)], Rates())
-    mine = results.tallies[StrategySetting(name, 500)]
-    assert [(Path(one.file).name, one.way) for one in results.failures] == [("large.json", name)]
+    mine = results.totals_by_setting[StrategySetting(name, 500)]
+    assert [(Path(one.file).name, one.strategy) for one in results.failures] == [("large.json", name)]
     assert "not these" in results.failures[0].error
     assert list(mine) == [f"{files[0]}#small"]
-    assert len(results.tallies[StrategySetting("recency", 500)]) == 2
+    assert len(results.totals_by_setting[StrategySetting("recency", 500)]) == 2
 
 
 @pytest.mark.parametrize("last", ["raise SystemExit", "raise ValueError('boom \\udcff')"])
-def test_whoever_ends_the_program_or_speaks_no_text_is_told_like_any_other(
+def test_system_exit_and_invalid_text_are_reported_like_other_errors(
     last: str, files: list[Path], tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.py"
@@ -195,99 +192,72 @@ def test_whoever_ends_the_program_or_speaks_no_text_is_told_like_any_other(
         make_strategy(f"{path}:ends", 500, Rates())
 
 
-def test_a_file_whose_name_is_no_text_stops_nothing(files: list[Path], tmp_path: Path) -> None:
+def test_undecodable_file_name_does_not_stop_a_sweep(files: list[Path], tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.json"))
     try:
         write_conversation(odd, 20, 7)
     except OSError:
         pytest.skip("this file system has no such names")
     results = run_sweep([*files, odd], [("recency", 500)], Rates(), resume=tmp_path / "resume")
-    assert len(results.tallies[StrategySetting("recency", 500)]) == 3
+    assert len(results.totals_by_setting[StrategySetting("recency", 500)]) == 3
 
 
-def test_what_failed_is_tried_again(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_units_run_again(files: list[Path], tmp_path: Path) -> None:
     folder, path = tmp_path / "resume", tmp_path / "mine.py"
     path.write_text("def fails(history):\n    raise ValueError\n")
     ways: list[tuple[str, int | None]] = [(f"{path}:fails", 500), ("recency", 500)]
-    with monkeypatch.context() as patch:
-        broken_from(patch, 6)
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, ways, Rates(), resume=folder)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, ways, Rates(), resume=folder, run=UnitRecorder(6))
     saved = [json.loads(row) for one in folder.iterdir() for row in one.read_text().splitlines()]
     assert saved
     assert not any(row["failures"] for row in saved)
 
 
-def broken_from(monkeypatch: pytest.MonkeyPatch, number: int) -> list[SweepUnit]:
-    """From this unit on the machine is switched off; what is begun before is noted."""
-    begun: list[SweepUnit] = []
-    real = run_unit
-
-    def run(unit: SweepUnit) -> UnitResult:
-        if len(begun) == number:
-            raise KeyboardInterrupt
-        begun.append(unit)
-        return real(unit)
-
-    monkeypatch.setattr(sweeping, "run_unit", run)
-    return begun
-
-
-def test_a_sweep_that_was_stopped_goes_on_where_it_was(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_sweep_resumes(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     whole = run_sweep(files, WAYS_TRIED, Rates())
-    with monkeypatch.context() as patch:
-        first = broken_from(patch, 4)
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
+    first = UnitRecorder(4)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=first)
     [saved] = folder.iterdir()
     assert len(saved.read_bytes().splitlines()) == 4
-    with monkeypatch.context() as patch:
-        second = broken_from(patch, 100)
-        results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
-    assert len(second) == 3
-    assert not {unit.name for unit in first} & {unit.name for unit in second}
+    second = UnitRecorder()
+    results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=second)
+    assert len(second.units) == 3
+    assert not {unit.name for unit in first.units} & {unit.name for unit in second.units}
     assert comparable(results) == comparable(whole)
     assert results.sessions == whole.sessions
-    assert results.floors == whole.floors
+    assert results.minimum_costs == whole.minimum_costs
     assert list(folder.iterdir()) == []
 
 
-def test_a_torn_line_is_done_again_and_tears_no_other(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_incomplete_checkpoint_line_is_run_again(files: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "resume"
     for stop, torn in ((4, True), (1, False)):
-        with monkeypatch.context() as patch:
-            begun = broken_from(patch, stop)
-            with pytest.raises(KeyboardInterrupt):
-                run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
-        assert len(begun) == stop
+        begun = UnitRecorder(stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=begun)
+        assert len(begun.units) == stop
         [saved] = folder.iterdir()
         if torn:
             saved.write_bytes(saved.read_bytes()[:-20])
         else:
             saved.write_bytes(saved.read_bytes() + b'{"name": "\xff\xfe"}\n')
-    with monkeypatch.context() as patch:
-        begun = broken_from(patch, 100)
-        results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder)
-    assert len(begun) == 3
+    begun = UnitRecorder()
+    results = run_sweep(files, WAYS_TRIED, Rates(), resume=folder, run=begun)
+    assert len(begun.units) == 3
     assert comparable(results) == comparable(run_sweep(files, WAYS_TRIED, Rates()))
 
 
 @pytest.mark.parametrize("change", ["rates", "file", "settings", "policy"])
-def test_what_a_figure_depends_on_is_never_taken_from_before(
+def test_changed_inputs_invalidate_the_checkpoint(
     change: str, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = tmp_path / "mine.py"
     policy.write_text("def keep(history):\n    return ()\n")
     ways = [(f"{policy}:keep", 500)]
-    with monkeypatch.context() as patch:
-        broken_from(patch, 4)
-        with pytest.raises(KeyboardInterrupt):
-            run_sweep(files, ways, Rates(), resume=tmp_path / "resume")
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(files, ways, Rates(), resume=tmp_path / "resume", run=UnitRecorder(4))
     rates = Rates(write=2.0) if change == "rates" else Rates()
     if change == "file":
         write_conversation(files[0], 22)
@@ -295,35 +265,32 @@ def test_what_a_figure_depends_on_is_never_taken_from_before(
         monkeypatch.setenv("THRESHER_EXCLUDE_TOOLS", "Edit")
     elif change == "policy":
         policy.write_text("def keep(history):\n    return []\n")
-    begun = broken_from(monkeypatch, 100)
-    run_sweep(files, ways, rates, resume=tmp_path / "resume")
-    assert len(begun) == 5
+    begun = UnitRecorder()
+    run_sweep(files, ways, rates, resume=tmp_path / "resume", run=begun)
+    assert len(begun.units) == 5
 
 
-def test_a_folder_that_cannot_be_written_stops_nothing(files: list[Path], tmp_path: Path) -> None:
+def test_read_only_checkpoint_folder_does_not_stop_a_sweep(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     assert len(run_sweep(files, WAYS_TRIED, Rates(), resume=tmp_path / "file").sessions) == 2
 
 
-def test_a_sub_agents_own_file_is_told_with_its_parent(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    real = read_all
-
+def test_sub_agent_file_is_counted_with_its_parent(files: list[Path]) -> None:
     def family(path: str) -> list[Session]:
-        sessions = real(path)
+        sessions = read_all(path)
         if Path(path).name == "large.json":
-            child = real(files[0])[0]
+            child = read_all(files[0])[0]
             sessions = [msgspec.structs.replace(sessions[0], children=(child,))]
         return sessions
 
-    monkeypatch.setattr(sweeping, "read_all", family)
-    results = run_sweep(files, WAYS_TRIED, Rates())
+    results = run_sweep(files, WAYS_TRIED, Rates(), run=lambda unit: run_unit(unit, family))
     assert [(one.id, one.recordings, one.calls) for one in results.sessions.values()] == [("large", 2, 48)]
-    assert all(list(by) == [f"{files[1]}#large"] for by in results.tallies.values())
+    assert all(list(by) == [f"{files[1]}#large"] for by in results.totals_by_setting.values())
 
 
-def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(files: list[Path]) -> None:
+def test_full_history_runs_once_at_any_budget(files: list[Path]) -> None:
     results = run_sweep(files, [(FULL_HISTORY, 8), (FULL_HISTORY, 9)], Rates())
-    assert list(results.tallies) == [StrategySetting(FULL_HISTORY, None)]
+    assert list(results.totals_by_setting) == [StrategySetting(FULL_HISTORY, None)]
 
 
 # Names
@@ -332,13 +299,13 @@ def test_the_full_history_is_always_there_once_whatever_budget_it_is_asked_for(f
 @pytest.mark.parametrize(
     "name", [*BASELINES, *(one for one in PEER_STRATEGIES if not one.startswith("langchain")), "auto", "mask"]
 )
-def test_every_name_makes_a_way_that_takes_a_session(name: str, files: list[Path]) -> None:
+def test_every_name_creates_a_working_strategy(name: str, files: list[Path]) -> None:
     results = run_sweep(files[:1], [(name, 600)], Rates())
     assert results.failures == []
-    assert all(len(by) == 1 for by in results.tallies.values())
+    assert all(len(by) == 1 for by in results.totals_by_setting.values())
 
 
-def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
+def test_groups_expand_without_duplicates() -> None:
     found, missing = select_strategies(["recency", "controls", "full"])
     assert (sorted(found), missing) == (sorted(BASELINES), [])
     assert found[0] == "recency"
@@ -349,15 +316,15 @@ def test_groups_hold_what_they_say_and_a_name_counts_once() -> None:
     assert every <= set(STRATEGIES)
 
 
-def test_presets_of_the_user_have_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
+def test_user_presets_are_strategies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thresher.toml").write_text('[presets]\nmine = ["mask"]\n')
     assert "mine" in select_strategies(["presets"])[0]
     results = run_sweep(files[:1], [("mine", 600)], Rates())
-    assert len(results.tallies[StrategySetting("mine", 600)]) == 1
+    assert len(results.totals_by_setting[StrategySetting("mine", 600)]) == 1
 
 
-def test_a_name_that_nobody_has_lists_those_that_there_are() -> None:
+def test_unknown_name_lists_the_available_ones() -> None:
     with pytest.raises(OptionError, match=r"newest-batched.*cline.*presets") as error:
         select_strategies(["newset"])
     assert all(name in str(error.value) for name in STRATEGIES)
@@ -374,13 +341,13 @@ def test_an_old_name_of_a_policy_or_preset_selects_the_current_one(old: str, new
         assert select_strategies([old]) == ([new], [])
 
 
-def test_price_lists_differ_in_what_they_ask_for() -> None:
+def test_price_lists_differ() -> None:
     hour, minutes = rates_for_price_list("anthropic-1h"), rates_for_price_list("anthropic")
     assert (hour.ttl, minutes.ttl) == (3600, 300)
     assert hour.write > minutes.write == pytest.approx(1.25)
 
 
-def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path: Path) -> None:
+def test_policy_in_a_file_is_loaded_and_a_missing_one_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "class Keep:\n    def __call__(self, history):\n        return ()\n\n"
@@ -389,7 +356,11 @@ def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path:
     assert select_strategies([f"{path}:keep", f"{path}:Keep"])[0] == [f"{path}:keep", f"{path}:Keep"]
     assert policy_file(f"{path}:keep") == path
     assert policy_file("newest-batched") is None
-    for name, told in ((f"{path}:none", "it has Keep, keep"), (f"{path}:NUMBER", "no policy"), ("no.py:x", "no file")):
+    for name, told in (
+        (f"{path}:none", "in it: Keep, keep"),
+        (f"{path}:NUMBER", "no policy"),
+        ("no.py:x", "not exist"),
+    ):
         with pytest.raises(OptionError, match=told):
             select_strategies([name])
     path.write_text("import nothing_like_it\n")
@@ -397,7 +368,7 @@ def test_a_policy_in_a_file_is_found_and_a_missing_one_is_said_clearly(tmp_path:
         select_strategies([f"{path}:keep"])
 
 
-def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_path: Path) -> None:
+def test_policy_file_may_use_dataclasses_and_future_annotations(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from __future__ import annotations\n"
@@ -408,11 +379,11 @@ def test_a_policy_file_may_have_dataclasses_and_annotations_of_the_future(tmp_pa
         "few = Few(keep=1)\n"
     )
     assert select_strategies([f"{path}:Few", f"{path}:few"])[0] == [f"{path}:Few", f"{path}:few"]
-    with pytest.raises(OptionError, match=r"it has Few, few$"):
+    with pytest.raises(OptionError, match=r"in it: Few, few"):
         select_strategies([f"{path}:none"])
 
 
-def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
+def test_policy_file_runs_once_until_it_changes(tmp_path: Path) -> None:
     path, log = tmp_path / "mine.py", tmp_path / "log"
     text = f"with open({str(log)!r}, 'a') as file:\n    file.write('x')\ndef keep(history):\n    return ()\n"
     path.write_text(text)
@@ -432,10 +403,10 @@ def test_a_policy_file_is_run_once_until_it_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*BASELINES, *(one for one in PEER_STRATEGIES if not one.startswith("langchain"))])
-def test_a_way_is_called_what_the_tables_call_it(name: str) -> None:
+def test_strategy_name_is_its_table_name(name: str) -> None:
     assert make_strategy(name, 600, Rates()).name == name
 
 
-def test_chance_is_a_control_with_any_seed() -> None:
+def test_random_with_any_seed_is_a_baseline() -> None:
     assert is_baseline("random-7")
     assert not any(is_baseline(name) for name in ("auto", "random-few", "cline"))

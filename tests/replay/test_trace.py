@@ -14,7 +14,7 @@ from thresher.replay.trace import argument_values, strip_line_numbers
 from thresher.samples import write_samples
 
 
-def test_a_call_sees_what_stands_before_it_and_what_it_writes_is_seen_one_call_later() -> None:
+def test_call_sees_the_text_before_it_and_the_next_call_its_output() -> None:
     of = trace(user("go"), did("1", "Read", "text", path="a"), agent("so"), user("on"), agent("end"))
     assert [call.stop for call in of.calls] == [1, 3, 5]
     assert [(block.kind, block.visible) for block in of.blocks] == [
@@ -22,32 +22,32 @@ def test_a_call_sees_what_stands_before_it_and_what_it_writes_is_seen_one_call_l
     ]  # fmt: skip
 
 
-def test_every_request_is_made_of_the_blocks_that_are_visible_to_it() -> None:
+def test_every_request_consists_of_its_visible_blocks() -> None:
     of = trace(user("go"), did("1", "Read", "x", path="a"), did("2", "Bash", "y", command="b"), agent("end"))
     for number, one in enumerate(of.calls):
         seen = [block.text for block in of.blocks if block.visible <= number]
         assert list_request_texts(of.history.messages[: one.stop]) == seen
 
 
-def test_the_time_of_a_call_is_that_of_its_answer() -> None:
+def test_call_time_is_the_time_of_the_response() -> None:
     time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     timed = [structs.replace(message, time=time) for message in agent("one")]
     assert [one.time for one in trace(user("a"), timed, user("b"), agent("two")).calls] == [time.timestamp(), None]
 
 
-def test_thinking_pictures_and_blanks() -> None:
+def test_thinking_images_and_blank_text_in_blocks() -> None:
     of = trace(user(" \n"), agent(Thinking("hm"), Image("image/png", "AAAA"), "so"), agent(Thinking("", "c2ln")))
     assert [(block.kind, block.text) for block in of.blocks] == [("K", "hm"), ("A", "so")]
 
 
-def test_what_the_harness_says_in_the_agents_name_is_no_call_and_not_the_agents() -> None:
+def test_harness_text_in_an_assistant_message_is_no_call() -> None:
     error = [Message("assistant", (Text("API Error: overloaded"),), author="harness")]
     of = trace(user("go"), error, user("again"), agent("done"))
     assert len(of.calls) == 1
     assert [block.kind for block in of.blocks] == ["U", "U", "U", "A"]
 
 
-def test_what_a_compaction_carries_over_is_seen_by_all_calls_and_is_no_call() -> None:
+def test_text_carried_over_a_compaction_is_visible_to_all_calls() -> None:
     carried = [structs.replace(message, carried=True) for message in did("1", "Read", "text", path="a")]
     summary = [Message("user", (Summary("Earlier: all of it."),), author="harness")]
     of = trace(summary, carried, user("go"), agent("done"))
@@ -55,7 +55,7 @@ def test_what_a_compaction_carries_over_is_seen_by_all_calls_and_is_no_call() ->
     assert [(block.kind, block.visible) for block in of.blocks] == [("U", 0), ("C", 0), ("R", 0), ("U", 0), ("A", 1)]
 
 
-def test_a_trace_for_each_segment_in_which_a_model_was_called_and_for_each_sub_agent() -> None:
+def test_each_segment_and_sub_agent_with_calls_has_a_trace() -> None:
     spoken, silent = (History(tuple(messages)) for messages in ([*user("a"), *agent("b")], user("c")))
     child = Session("x", "inner", "f.jsonl", segments=(spoken,))
     session = Session("x", "outer", "/home/f.jsonl", segments=(spoken, silent, spoken), children=(child,))
@@ -77,7 +77,7 @@ def test_a_trace_for_each_segment_in_which_a_model_was_called_and_for_each_sub_a
         ("99999999999999999999\ta", "99999999999999999999\ta"),
     ],
 )
-def test_the_numbers_of_a_reading_tool_go_and_those_of_a_table_stay(text: str, without: str) -> None:
+def test_line_numbers_of_tools_are_removed_and_those_of_tables_kept(text: str, without: str) -> None:
     assert strip_line_numbers(text) == without
     assert [block.text for block in trace(agent(call("Read")), result(text)).blocks if block.kind == "R"] == [without]
 
@@ -92,13 +92,13 @@ def test_the_numbers_of_a_reading_tool_go_and_those_of_a_table_stay(text: str, w
         ("[" * 100_000, ["[" * 100_000]),
     ],
 )
-def test_the_values_of_arguments_are_told_without_escapes(arguments: str, values: list[str]) -> None:
+def test_argument_values_have_no_escapes(arguments: str, values: list[str]) -> None:
     assert argument_values(arguments) == values
     of = trace_history(History(tuple(agent(ToolCall("1", "Tool", arguments)))))
     assert of.blocks[0].text == "\n".join(["Tool", *values])
 
 
-def test_the_samples_of_all_agents_have_traces(tmp_path: Path) -> None:
+def test_samples_of_all_agents_have_traces(tmp_path: Path) -> None:
     for file in write_samples(tmp_path):
         if file.name.startswith("agent-") or not file.name.endswith((".jsonl", ".traj.json", ".zst")):
             continue

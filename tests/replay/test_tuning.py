@@ -1,12 +1,13 @@
-"""The best settings for some sessions: what is tried, what wins, where it is measured, and what is kept of it."""
+"""Tuning: the configurations tried, the choice, the measurement on the other half, and the saved results."""
 
+import inspect
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from unit_recorder import UnitRecorder
 
 from thresher.budget import load_settings
 from thresher.budget.fitting import default_budget
@@ -15,11 +16,8 @@ from thresher.replay import Rates
 from thresher.replay import sweep as sweeping
 from thresher.replay.scores import StrategySetting
 from thresher.replay.simulate import ReplayTotals
-from thresher.replay.strategies import window
 from thresher.replay.strategies.registry import make_strategy
-from thresher.replay.sweep import run_unit
-from thresher.replay.sweep_results import ReplayedSession, SweepUnit, UnitResult
-from thresher.replay.tuning import search
+from thresher.replay.sweep_results import ReplayedSession
 from thresher.replay.tuning.holdout import HoldoutHalf, HoldoutSplit, split_sessions
 from thresher.replay.tuning.search import (
     BUDGETS,
@@ -44,11 +42,11 @@ from thresher.replay.tuning.trials import (
 from thresher.window import Thresholds
 
 Figures = Callable[[TuningSettings], tuple[float, float]]
-"""Settings, to what is served and what it costs."""
+"""Served share and cost of settings."""
 
 
 def conversation(calls: int, seed: int) -> list[dict[str, Any]]:
-    """An agent that reads files and edits, now and then, a line of one that it read a while before."""
+    """Build an agent's session that reads files and sometimes edits a line that it read before."""
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Please tidy these modules."}]
     for n in range(calls):
         used: dict[str, Any] = {"name": "Read", "input": {"file_path": f"/p/file_{n}.py"}}
@@ -71,7 +69,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def recorded(folder: Path, projects: Sequence[str], growth: int) -> list[Path]:
-    """A session for each, in the folder of its project, each longer than the one before."""
+    """Write one session per item into the folder of its project, each longer than the previous one."""
     found = []
     for seed, project in enumerate(projects):
         path = folder / project / f"run-{seed}.json"
@@ -90,7 +88,7 @@ def trial(choice: TuningSettings, served: float = 1.0, cost: float = 1.0, **othe
 
 
 class Bench:
-    """Tells made-up figures, and notes what was asked."""
+    """Returns invented figures and records the requested settings."""
 
     def __init__(self, figures: Figures, **others: Any) -> None:
         self.figures = figures
@@ -109,14 +107,14 @@ def number(choice: TuningSettings, name: str) -> float:
 
 
 def figures_of(**best: float) -> Figures:
-    """Cheapest where each setting has its best value; all is served."""
+    """Return figures that are best at these values, with all calls served."""
     return lambda one: (1.0, 1.0 + sum(abs(number(one, name) - value) / value for name, value in best.items()))
 
 
-# What is tried
+# Search space
 
 
-def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
+def test_search_space_contains_exactly_the_thresholds() -> None:
     assert set(SEARCH_SPACE) == set(Thresholds.__dataclass_fields__)
     assert default_budget("") in BUDGETS
     start = make_default_settings()
@@ -127,27 +125,15 @@ def test_the_table_names_every_setting_of_a_pace_and_nothing_else() -> None:
     } == {int}
 
 
-def test_settings_cross_to_a_window_by_the_name_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Thresholds] = []
-    monkeypatch.setattr(window, "Window", lambda *_, thresholds, **__: made.append(thresholds))
+def test_the_strategy_name_contains_the_thresholds_of_its_window() -> None:
     start = make_default_settings()
-    for choice in (start, {**start, "patience": 2.0, "min_expected_calls": 40}):
-        way = make_strategy(format_strategy_name(choice), 900, Rates())
-        assert (way.budget, way.name) == (900, format_strategy_name(choice))
-        way.start(_Feed(), None)  # type: ignore[arg-type]
-    assert made == [Thresholds(), Thresholds(patience=2.0, min_expected_calls=40)]
-
-
-class _Feed:
-    """As much of a feed as it takes to make a window."""
-
-    store = None
-
-    def __init__(self) -> None:
-        self.recording = self
-        self.model = self.dialect = ""
-        self.token_weights = self.counter = self
-        self.name = "estimate"
+    for choice, thresholds in (
+        (start, Thresholds()),
+        ({**start, "patience": 2.0, "min_expected_calls": 40}, Thresholds(patience=2.0, min_expected_calls=40)),
+    ):
+        strategy = make_strategy(format_strategy_name(choice), 900, Rates())
+        assert (strategy.budget, strategy.name) == (900, format_strategy_name(choice))
+        assert inspect.getclosurevars(strategy.start).nonlocals["options"] == {"thresholds": thresholds}
 
 
 @pytest.mark.parametrize(
@@ -161,15 +147,15 @@ class _Feed:
         ("nobody{}", "nobody"),
     ],
 )
-def test_a_name_with_a_pace_that_makes_no_sense_is_refused(name: str, told: str) -> None:
+def test_name_with_invalid_thresholds_is_refused(name: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
         make_strategy(name, 900, Rates())
 
 
-# What wins
+# Choice
 
 
-def test_the_search_finds_what_costs_least() -> None:
+def test_search_finds_the_cheapest_settings() -> None:
     bench = Bench(figures_of(patience=2.5, low_water=0.3, budget=60_000))
     found = search_settings(make_default_settings(), {"budget": BUDGETS, **SEARCH_SPACE}, bench)
     assert found.best.settings == {**make_default_settings(), "patience": 2.5, "low_water": 0.3, "budget": 60_000}
@@ -178,7 +164,7 @@ def test_the_search_finds_what_costs_least() -> None:
     assert all(bench.asked.count(one) == 1 for one in bench.asked)
 
 
-def test_one_setting_may_help_only_after_another() -> None:
+def test_setting_may_help_only_after_another() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
         return 1.0, 1.0 - 0.2 * (one["min_expected_calls"] == 80) - 0.3 * (
             one["min_expected_calls"] == 80 and one["patience"] == 0.3
@@ -190,14 +176,14 @@ def test_one_setting_may_help_only_after_another() -> None:
 
 
 @pytest.mark.parametrize("trials", [1, 2, 9])
-def test_no_more_is_tried_than_was_allowed(trials: int) -> None:
+def test_search_respects_the_number_of_trials(trials: int) -> None:
     bench = Bench(figures_of(min_expected_calls=80))
     assert (
         search_settings(make_default_settings(), SEARCH_SPACE, bench, trials=trials).count == len(bench.asked) == trials
     )
 
 
-def test_a_gain_that_is_too_small_is_none() -> None:
+def test_small_gain_does_not_count() -> None:
     start = make_default_settings()
     for cost, changed in ((0.996, False), (0.994, True)):
         known = {40: (1.0, cost)}
@@ -209,7 +195,7 @@ def test_a_gain_that_is_too_small_is_none() -> None:
         assert (found.best.settings != start) is changed
 
 
-def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
+def test_cheap_settings_that_serve_too_little_are_not_chosen() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
         return {10: (0.94, 0.1), 40: (0.95, 0.8), 80: (0.99, 0.9)}.get(
             int(number(one, "min_expected_calls")), (1.0, 1.0)
@@ -227,7 +213,7 @@ def test_what_serves_too_little_is_not_chosen_however_cheap_it_is() -> None:
     )
 
 
-def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
+def test_search_maximizes_served_calls_if_none_serves_enough() -> None:
     def figures(one: TuningSettings) -> tuple[float, float]:
         return {10: (0.6, 0.1), 80: (0.7, 3.0)}.get(int(number(one, "min_expected_calls")), (0.5, 1.0))
 
@@ -239,7 +225,7 @@ def test_where_nothing_serves_enough_the_most_is_looked_for() -> None:
     )
 
 
-def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
+def test_serving_enough_beats_any_price() -> None:
     bench = Bench(lambda one: (0.95, 5.0) if one["min_expected_calls"] == 80 else (0.9499, 1.0))
     assert (
         search_settings(
@@ -249,20 +235,20 @@ def test_who_serves_enough_beats_whoever_does_not_at_any_price() -> None:
     )
 
 
-def test_who_could_not_take_all_sessions_is_not_chosen() -> None:
+def test_settings_that_fail_on_a_session_are_not_chosen() -> None:
     def tried(row: Sequence[TuningSettings]) -> list[Trial]:
         return [trial(one, 1.0, 0.1, sessions=2) if one["min_expected_calls"] == 80 else trial(one) for one in row]
 
     assert search_settings(make_default_settings(), SEARCH_SPACE, tried).best.settings == make_default_settings()
 
 
-def test_settings_that_no_window_takes_are_not_tried() -> None:
+def test_invalid_settings_are_not_tried() -> None:
     bench = Bench(figures_of(high_water=0.4, low_water=0.7))
     search_settings(make_default_settings(), {"high_water": (0.4, 0.6), "low_water": (0.3, 0.7)}, bench)
     assert all(number(one, "low_water") <= number(one, "high_water") for one in bench.asked)
 
 
-# Where it is measured
+# Measurement
 
 
 def facts(*told: tuple[str, int]) -> dict[str, ReplayedSession]:
@@ -272,7 +258,7 @@ def facts(*told: tuple[str, int]) -> dict[str, ReplayedSession]:
     }
 
 
-def test_all_sessions_of_a_project_are_on_one_side() -> None:
+def test_sessions_of_a_project_are_in_one_half() -> None:
     sessions = facts(*((f"project-{n % 7}", 20 + n) for n in range(40)))
     split = split_sessions(sessions)
     sides = [{sessions[key].project for key in half.sessions} for half in (split.tune, split.report)]
@@ -285,12 +271,12 @@ def test_all_sessions_of_a_project_are_on_one_side() -> None:
     assert abs(split.tune.calls - split.report.calls) <= largest
 
 
-def test_the_split_does_not_depend_on_the_order_of_the_sessions() -> None:
+def test_split_does_not_depend_on_the_order_of_sessions() -> None:
     sessions = facts(*((f"project-{n % 5}", 20 + n) for n in range(20)))
     assert split_sessions(dict(reversed(sessions.items()))) == split_sessions(sessions)
 
 
-def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are_not_recorded() -> None:
+def test_single_project_is_split_by_session_and_folders_replace_missing_projects() -> None:
     split = split_sessions(facts(*[("mine", 20)] * 6))
     assert (split.by, len(split.tune.sessions), len(split.report.sessions)) == ("session", 3, 3)
     folders = {f"{n}": ReplayedSession(f"/{'ab'[n > 1]}/f{n}", f"{n}", "any", "", 1, 20) for n in range(6)}
@@ -299,15 +285,15 @@ def test_one_project_is_split_by_session_and_folders_stand_for_projects_that_are
     assert {split.tune.sessions, split.report.sessions} == {("0", "1"), ("2", "3", "4", "5")}
 
 
-def test_the_difference_is_of_the_same_sessions_and_tells_how_much_chance_is_in_it() -> None:
-    def tallies(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
+def test_difference_is_paired_and_has_an_interval() -> None:
+    def totals_by_setting(*told: tuple[float, int]) -> dict[str, ReplayTotals]:
         return {
-            str(n): ReplayTotals(cost=cost, refetch=1.0, served=served, bearing=10)
+            str(n): ReplayTotals(cost=cost, refetch_cost=1.0, served=served, calls_with_references=10)
             for n, (cost, served) in enumerate(told)
         }
 
     full = {str(n): ReplayTotals(cost=10.0) for n in range(4)}
-    before, after = tallies((6, 8), (6, 8), (6, 8), (6, 8)), tallies((5, 8), (5, 9), (4, 9), (4, 8))
+    before, after = totals_by_setting((6, 8), (6, 8), (6, 8), (6, 8)), totals_by_setting((5, 8), (5, 9), (4, 9), (4, 8))
     cost, served = measure_difference(before, after, full)
     assert [cost.value, cost.low, cost.high] == pytest.approx([-0.15, -0.2, -0.1])
     assert [served.value, served.low, served.high] == pytest.approx([0.05, 0.0, 0.1])
@@ -352,22 +338,22 @@ DEARER = MeasuredDifference(0.2, 0.1, 0.3)
     [
         (CHEAPER, SAME, (0.97, 0.97), "better"),
         (PERHAPS, SAME, (0.97, 0.97), "chance"),
-        # What serves enough may serve less than the defaults do.
+        # A configuration that serves enough may serve less than the defaults.
         (CHEAPER, MeasuredDifference(-0.01, -0.02, -0.005), (0.97, 0.96), "better"),
         (CHEAPER, MeasuredDifference(-0.02, -0.03, -0.01), (0.97, 0.95), "better"),
         (CHEAPER, MeasuredDifference(-0.04, -0.05, -0.03), (0.97, 0.93), "unserved"),
-        # What does not must be about as good as the defaults at the lower end, not only perhaps as good.
+        # One that does not serve enough must be about as good as the defaults at the lower end of the interval.
         (CHEAPER, MeasuredDifference(-0.001, -0.01, 0.01), (0.95, 0.949), "better"),
         (CHEAPER, MeasuredDifference(-0.005, -0.011, 0.001), (0.93, 0.925), "unserved"),
         (CHEAPER, MeasuredDifference(-0.001, -0.2, 0.2), (0.95, 0.949), "unserved"),
-        # Serving more is a gain only where the defaults serve too little.
+        # Serving more is a gain only if the defaults serve too little.
         (DEARER, MeasuredDifference(0.05, 0.02, 0.08), (0.90, 0.95), "better"),
         (DEARER, MeasuredDifference(0.03, 0.0, 0.08), (0.90, 0.93), "chance"),
         (DEARER, MeasuredDifference(0.02, 0.01, 0.03), (0.97, 0.99), "chance"),
         (MeasuredDifference(-0.1), MeasuredDifference(0.0), (0.97, 0.97), "few"),
     ],
 )
-def test_better_is_beyond_chance_and_serves_enough(
+def test_better_means_significant_and_serving_enough(
     cost: MeasuredDifference, served: MeasuredDifference, shares: tuple[float, float], verdict: str
 ) -> None:
     found = tuned(cost, served, shares=shares)
@@ -375,19 +361,19 @@ def test_better_is_beyond_chance_and_serves_enough(
 
 
 @pytest.mark.parametrize(("sessions", "verdict"), [(2, "few"), (7, "few"), (8, "better")])
-def test_of_few_sessions_nothing_is_called_certain(sessions: int, verdict: str) -> None:
+def test_few_sessions_are_never_significant(sessions: int, verdict: str) -> None:
     assert tuned(CHEAPER, SAME, sessions=sessions).verdict == verdict
 
 
-def test_the_defaults_are_never_better_than_themselves() -> None:
+def test_defaults_are_not_better_than_themselves() -> None:
     found = tuned(CHEAPER, SAME, calls=Thresholds().min_expected_calls)
     assert (found.verdict, found.is_better) == ("same", False)
 
 
-# What is kept of it
+# Saved results
 
 
-def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
+def test_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
     choice: TuningSettings = {**make_default_settings(), "budget": 60_000, "patience": 2.0, "min_expected_calls": 40}
     file = tmp_path / "thresher.toml"
     file.write_text(format_settings_toml(choice, ["the best"]))
@@ -400,7 +386,7 @@ def test_the_settings_are_written_as_they_are_read(tmp_path: Path) -> None:
     )
 
 
-def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_chosen(tmp_path: Path) -> None:
+def test_automatic_setting_is_logged_and_shown_only_if_chosen(tmp_path: Path) -> None:
     open_choice: TuningSettings = {**make_default_settings(), "keep_calls": None}
     log = TrialLog(tmp_path / "log.jsonl", "k")
     log.add(trial(open_choice))
@@ -408,7 +394,7 @@ def test_a_setting_that_depends_on_the_others_is_logged_and_told_only_if_it_was_
     assert format_settings_toml({**make_default_settings(), "keep_calls": 31}) == "[thresholds]\nkeep_calls = 31\n"
 
 
-def test_long_notes_are_comments_of_less_than_80_characters() -> None:
+def test_long_notes_are_comments_below_80_characters() -> None:
     note = "word-and-word " * 40
     lines = (
         format_settings_toml({**make_default_settings(), "min_expected_calls": 40}, [note, "short"])
@@ -434,14 +420,14 @@ def test_long_notes_are_comments_of_less_than_80_characters() -> None:
         ("[thresholds]\nlow_water = 0.9\nhigh_water = 0.1\n", False),
     ],
 )
-def test_a_file_says_the_same_or_not(tmp_path: Path, text: str, *, same: bool) -> None:
+def test_file_with_the_same_settings_is_recognized(tmp_path: Path, text: str, *, same: bool) -> None:
     file = tmp_path / "any.toml"
     file.write_text(text.replace("{patience}", str(Thresholds().patience)))
     assert has_same_settings(file, {**make_default_settings(), "budget": 60_000, "min_expected_calls": 40}) is same
     assert not has_same_settings(tmp_path / "none.toml", make_default_settings())
 
 
-def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> None:
+def test_log_returns_trials_of_its_own_key(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.jsonl"
     one = trial(make_default_settings(), 0.9, 0.5)
     TrialLog(path, "k").add(one)
@@ -458,20 +444,19 @@ def test_a_log_gives_back_what_it_was_told_under_its_own_key(tmp_path: Path) -> 
     assert len(path.read_bytes().splitlines()) == 4
 
 
-def test_a_log_that_cannot_be_written_is_told_before_any_work(tmp_path: Path) -> None:
+def test_unwritable_log_fails_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     for path in (tmp_path / "file" / "log.jsonl", tmp_path / "file" / "deep" / "log.jsonl", tmp_path):
         with pytest.raises(ThresherError, match="--log"):
             TrialLog(path, "k")
 
 
-def test_a_log_without_the_right_to_write_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
-    with pytest.raises(ThresherError, match=r"no right to.*--log"):
-        TrialLog(tmp_path / "new" / "log.jsonl", "k")
+def test_log_in_a_read_only_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ThresherError, match=r"permission denied.*--log"):
+        TrialLog(tmp_path / "new" / "log.jsonl", "k", is_writable=lambda path: path != tmp_path)
 
 
-def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
+def test_log_is_created_with_its_first_line(tmp_path: Path) -> None:
     path = tmp_path / "new" / "log.jsonl"
     log = TrialLog(path, "k")
     assert not path.parent.exists()
@@ -479,36 +464,19 @@ def test_a_log_comes_to_be_with_its_first_line(tmp_path: Path) -> None:
     assert len(path.read_bytes().splitlines()) == 1
 
 
-# All of it
+# Complete runs
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small table: it is the way that is tested, not the values."""
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1, 0.5), "min_saving": (200, 1_000)})
-
-
-def noted(monkeypatch: pytest.MonkeyPatch, until: int = 1000) -> list[SweepUnit]:
-    """What is begun; from some unit on the machine is switched off."""
-    begun: list[SweepUnit] = []
-
-    def run(unit: SweepUnit) -> UnitResult:
-        if len(begun) == until:
-            raise KeyboardInterrupt
-        begun.append(unit)
-        return run_unit(unit)
-
-    monkeypatch.setattr(sweeping, "run_unit", run)
-    return begun
+SPACE = {"low_water": (0.1, 0.5), "min_saving": (200, 1_000)}
+"""A small search space: these tests are about the search, not the values."""
 
 
 def without_log(one: TuningResult) -> dict[str, Any]:
     return {name: getattr(one, name) for name in TuningResult.__struct_fields__ if name not in ("log", "reused")}
 
 
-@pytest.mark.usefixtures("few")
 def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[Path], tmp_path: Path) -> None:
-    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     halves = [sorted(Path(key).parent.name for key in half.sessions) for half in (found.split.tune, found.split.report)]
     assert sorted(halves) == [["ape", "ape"], ["bee", "bee"]]
     assert (found.split.by, found.trials, found.failures) == ("project", 3, [])
@@ -520,17 +488,15 @@ def test_settings_are_chosen_on_one_half_and_measured_on_the_other(files: list[P
     assert {one["settings"]["budget"] for one in lines} == {4_000}
     assert [one["sessions"] for one in lines] == [2] * 5
     assert Path(found.log).parent == tmp_path / "tune"
-    # Here a window that goes down further pays for it less often, and still keeps what is used.
+    # In these sessions a window with a lower mark replans less often and still keeps the used text.
     assert (found.chosen.settings["low_water"], found.verdict) == (0.1, "few")
     assert found.cost.value == pytest.approx(found.after.cost_with_refetch - found.before.cost_with_refetch)
 
 
-def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "SEARCH_SPACE", {"low_water": (0.1,)})
+def test_enough_sessions_confirm_better_settings(tmp_path: Path) -> None:
     files = recorded(tmp_path, ["ape", "bee"] * MIN_REPORT_SESSIONS, 0)
-    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    space = {"low_water": (0.1,)}
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=space)
     assert (found.after.sessions, found.chosen.settings["low_water"], found.verdict) == (
         MIN_REPORT_SESSIONS,
         0.1,
@@ -538,90 +504,78 @@ def test_with_sessions_enough_what_holds_on_the_other_half_is_better(
     )
 
 
-@pytest.mark.usefixtures("few")
-def test_the_figures_are_those_of_the_window_with_these_settings(files: list[Path], tmp_path: Path) -> None:
-    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+def test_figures_agree_with_a_sweep_of_these_settings(files: list[Path], tmp_path: Path) -> None:
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     ways: list[tuple[str, int | None]] = [("auto{}", 4_000), (format_strategy_name(found.chosen.settings), 4_000)]
     results = sweeping.run_sweep(files, ways, Rates())
-    for one, way in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
+    for one, strategy in ((found.before, ways[0]), (found.after, ways[1]), (found.defaults, ways[0])):
         half = found.split.tune if one.split == "tune" else found.split.report
-        tallies = [results.tallies[StrategySetting(*way)][key] for key in half.sessions]
-        full = [results.tallies[StrategySetting("full", None)][key] for key in half.sessions]
-        paid = sum(tally.cost + tally.refetch for tally in tallies) / sum(tally.cost for tally in full)
+        totals_by_setting = [results.totals_by_setting[StrategySetting(*strategy)][key] for key in half.sessions]
+        full = [results.totals_by_setting[StrategySetting("full", None)][key] for key in half.sessions]
+        paid = sum(totals.cost + totals.refetch_cost for totals in totals_by_setting) / sum(
+            totals.cost for totals in full
+        )
         assert one.cost_with_refetch == pytest.approx(paid)
-        assert one.served == pytest.approx(sum(t.served for t in tallies) / sum(t.bearing for t in tallies))
+        assert one.served == pytest.approx(
+            sum(t.served for t in totals_by_setting) / sum(t.calls_with_references for t in totals_by_setting)
+        )
 
 
-@pytest.mark.usefixtures("few")
-def test_what_is_in_the_log_is_not_tried_again(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logged_trials_are_not_run_again(files: list[Path], tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log)
+    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log, space=SPACE)
     lines = log.read_bytes()
-    begun = noted(monkeypatch)
-    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log)
+    begun = UnitRecorder()
+    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, log=log, run=begun, space=SPACE)
     assert (first.reused, again.reused) == (0, 3)
     assert without_log(again) == without_log(first)
     assert log.read_bytes() == lines
     report = {Path(key.partition("#")[0]).name for key in first.split.report.sessions}
-    assert {Path(unit.file).name for unit in begun if unit.strategy != "full"} == report
-    other = tune(files, Rates(write=2.0), folder=tmp_path / "tune", budget=4_000, log=log)
+    assert {Path(unit.file).name for unit in begun.units if unit.strategy != "full"} == report
+    other = tune(files, Rates(write=2.0), folder=tmp_path / "tune", budget=4_000, log=log, space=SPACE)
     assert other.reused == 0
 
 
-@pytest.mark.usefixtures("few")
-def test_a_run_that_was_stopped_goes_on_where_it_was(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = tune(files, Rates(), folder=tmp_path / "whole", budget=4_000)
-    with monkeypatch.context() as patch:
-        first = noted(patch, 6)
-        with pytest.raises(KeyboardInterrupt):
-            tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    with monkeypatch.context() as patch:
-        second = noted(patch)
-        found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
-    assert len(first) == 6
-    assert not {unit.name for unit in first} & {unit.name for unit in second}
+def test_interrupted_search_resumes(files: list[Path], tmp_path: Path) -> None:
+    whole = tune(files, Rates(), folder=tmp_path / "whole", budget=4_000, space=SPACE)
+    first, second = UnitRecorder(6), UnitRecorder()
+    with pytest.raises(KeyboardInterrupt):
+        tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, run=first, space=SPACE)
+    found = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, run=second, space=SPACE)
+    assert len(first.units) == 6
+    assert not {unit.name for unit in first.units} & {unit.name for unit in second.units}
     assert without_log(found) == without_log(whole)
     assert list((tmp_path / "tune" / "begun").iterdir()) == []
 
 
-@pytest.mark.usefixtures("few")
-def test_settings_of_the_user_rule_neither_the_defaults_nor_the_key(
+def test_user_settings_affect_neither_defaults_nor_key(
     files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    first = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     monkeypatch.setenv("THRESHER_THRESHOLDS_PATIENCE", "0.5")
     monkeypatch.setenv("THRESHER_BUDGET", "2k")
-    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000)
+    again = tune(files, Rates(), folder=tmp_path / "tune", budget=4_000, space=SPACE)
     assert (again.reused, without_log(again)) == (3, without_log(first))
 
 
-@pytest.mark.usefixtures("few")
-def test_without_a_budget_it_is_searched_too(
-    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "BUDGETS", (3_000, 140_000))
-    found = tune(files, Rates(), folder=tmp_path / "tune")
+def test_budget_is_searched_unless_given(files: list[Path], tmp_path: Path) -> None:
+    found = tune(files, Rates(), folder=tmp_path / "tune", budgets=(3_000, 140_000), space=SPACE)
     lines = [json.loads(one) for one in Path(found.log).read_text().splitlines()]
     assert {one["settings"]["budget"] for one in lines} == {3_000, 140_000}
     assert lines[0]["settings"] == make_default_settings()
 
 
-@pytest.mark.usefixtures("few")
-def test_progress_never_goes_beyond_its_end(files: list[Path], tmp_path: Path) -> None:
+def test_progress_never_exceeds_its_total(files: list[Path], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    tune(files, Rates(), folder=tmp_path, budget=4_000, trials=2, progress=lambda *one: told.append(one))
+    tune(files, Rates(), folder=tmp_path, budget=4_000, trials=2, progress=lambda *one: told.append(one), space=SPACE)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert all(done <= total for done, total in told)
     assert told[-1][0] > len(files)
 
 
-def test_a_session_alone_is_not_enough(files: list[Path], tmp_path: Path) -> None:
+def test_single_session_is_refused(files: list[Path], tmp_path: Path) -> None:
     for some in (files[:1], []):
-        with pytest.raises(ReadError, match=rf"two sessions.*there are {len(some)}"):
+        with pytest.raises(ReadError, match=rf"two sessions.*Found {len(some)}"):
             tune(some, Rates(), folder=tmp_path / "tune", log=tmp_path / "log.jsonl")
         with pytest.raises(ReadError):
             tune(some, Rates(), folder=tmp_path / "tune")

@@ -1,4 +1,4 @@
-"""Where each client keeps its servers, and how the entry gets into its file and out again."""
+"""Configuration files of each client, and adding and removing the server entry."""
 
 import json
 import tomllib
@@ -42,7 +42,7 @@ def read(file: Path, content: bytes) -> Any:
 def change(
     folder: Path, text: str | bytes, entry: Mapping[str, Any] | None = OWN, client: str = "cursor"
 ) -> ConfigChange:
-    """What is planned for a file that says this; the file is there afterwards as it was."""
+    """Return the planned change for a file with this text; the file itself stays unchanged."""
     content = text if isinstance(text, bytes) else text.encode()
     file = folder / ("config.toml" if client == "codex" else "mcp.json")
     file.write_bytes(content)
@@ -74,7 +74,7 @@ def put(folder: Path, text: str | bytes, **options: Any) -> bytes:
         ("vscode", "win32", "/home/ann/AppData/Roaming/Code/User/mcp.json"),
     ],
 )
-def test_the_users_file_is_where_the_client_looks(client: str, platform: str, file: str) -> None:
+def test_the_users_file_is_in_the_folder_of_the_client(client: str, platform: str, file: str) -> None:
     found = find_client_config(MCP_CLIENTS[client], project=None, platform=platform, environment=HOMES[platform])
     assert found == Path(file).absolute()
 
@@ -110,12 +110,12 @@ def test_a_variable_moves_the_users_file(client: str, platform: str, file: str) 
     ],
 )
 @pytest.mark.parametrize("platform", HOMES)
-def test_a_projects_file_is_in_the_project(tmp_path: Path, client: str, name: str, platform: str) -> None:
+def test_a_project_file_is_in_the_project(tmp_path: Path, client: str, name: str, platform: str) -> None:
     found = find_client_config(MCP_CLIENTS[client], project=tmp_path, platform=platform, environment=ELSEWHERE)
     assert found == tmp_path / name
 
 
-def test_the_file_that_is_there_is_taken_before_one_that_would_be_new(tmp_path: Path) -> None:
+def test_an_existing_file_is_preferred_to_a_new_one(tmp_path: Path) -> None:
     def found() -> str:
         return find_client_config(MCP_CLIENTS["opencode"], project=tmp_path, platform="linux", environment={}).name
 
@@ -136,18 +136,18 @@ def test_the_file_that_is_there_is_taken_before_one_that_would_be_new(tmp_path: 
         ("vscode", {"servers": {SERVER_NAME: {"type": "stdio", "command": COMMAND[0], "args": ["mcp"]}}}),
     ],
 )
-def test_every_client_has_its_own_shape(client: str, text: dict[str, Any]) -> None:
+def test_every_client_has_its_own_entry_shape(client: str, text: dict[str, Any]) -> None:
     row, file = MCP_CLIENTS[client], Path(MCP_CLIENTS[client].user_files[0])
     assert read(file, format_server_entry(row, file, build_server_entry(row, COMMAND, {})).encode()) == text
 
 
 @pytest.mark.parametrize("client", MCP_CLIENTS)
-def test_variables_stand_where_the_client_looks_for_them(client: str) -> None:
+def test_variables_are_under_the_key_of_the_client(client: str) -> None:
     row, file = MCP_CLIENTS[client], Path(MCP_CLIENTS[client].user_files[0])
     entry = build_server_entry(row, COMMAND, {"THRESHER_HOME": 'C:\\data "é"'})
     key = "environment" if client == "opencode" else "env"
-    said = read(file, format_server_entry(row, file, entry).encode())
-    assert said[row.servers_key][SERVER_NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
+    values = read(file, format_server_entry(row, file, entry).encode())
+    assert values[row.servers_key][SERVER_NAME][key] == {"THRESHER_HOME": 'C:\\data "é"'}
 
 
 @pytest.mark.parametrize("client", MCP_CLIENTS)
@@ -172,7 +172,7 @@ LAID_OUT = {
 
 
 @pytest.mark.parametrize("text", LAID_OUT.values(), ids=LAID_OUT)
-def test_the_text_around_the_entry_stays_and_it_can_be_taken_out_again(tmp_path: Path, text: str) -> None:
+def test_the_surrounding_text_stays_and_the_entry_can_be_removed(tmp_path: Path, text: str) -> None:
     after = put(tmp_path, text)
     values = json.loads(after.decode().removeprefix("\ufeff"))
     assert values["mcpServers"].pop(SERVER_NAME) == OWN
@@ -182,7 +182,7 @@ def test_the_text_around_the_entry_stays_and_it_can_be_taken_out_again(tmp_path:
     assert put(tmp_path, after, entry=None).decode() == text
 
 
-def test_the_entry_is_laid_out_like_what_is_around_it(tmp_path: Path) -> None:
+def test_the_entry_has_the_layout_of_its_surroundings(tmp_path: Path) -> None:
     assert put(tmp_path, LAID_OUT["tabs"], entry={"command": "x"}).decode() == (
         '{\n\t"theme": "dark",\n\t"mcpServers": {\n\t\t"other": {"command": "npx"},\n'
         '\t\t"thresher": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}'
@@ -199,7 +199,7 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st
     indent=st.sampled_from([None, 1, 2, 4, "\t"]),
     ascii_only=st.booleans(),
 )
-def test_any_file_comes_back_as_it_was(
+def test_adding_and_removing_restores_any_file(
     tmp_path_factory: pytest.TempPathFactory,
     values: dict[str, Any],
     servers: dict[str, Any] | None,
@@ -220,12 +220,12 @@ def test_any_file_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_file_gets_the_entry_alone(tmp_path: Path, text: str) -> None:
+def test_an_empty_file_gets_only_the_entry(tmp_path: Path, text: str) -> None:
     assert json.loads(put(tmp_path, text)) == {"mcpServers": {SERVER_NAME: OWN}}
 
 
 @pytest.mark.parametrize("client", MCP_CLIENTS)
-def test_what_is_there_is_not_put_in_again(tmp_path: Path, client: str) -> None:
+def test_an_existing_entry_is_not_added_again(tmp_path: Path, client: str) -> None:
     entry = build_server_entry(MCP_CLIENTS[client], COMMAND, {})
     planned_again = change(tmp_path, put(tmp_path, "", entry=entry, client=client), entry=entry, client=client)
     assert planned_again.new_content is None
@@ -233,13 +233,13 @@ def test_what_is_there_is_not_put_in_again(tmp_path: Path, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", MCP_CLIENTS)
-def test_what_is_not_there_is_not_taken_out(tmp_path: Path, client: str) -> None:
+def test_a_missing_entry_is_not_removed(tmp_path: Path, client: str) -> None:
     assert change(tmp_path, "", entry=None, client=client).new_content is None
     missing = plan_config_change(MCP_CLIENTS[client], tmp_path / "none" / "config.json", None)
     assert (missing.old_content, missing.new_content) == (None, None)
 
 
-def test_what_the_user_added_to_the_entry_stays(tmp_path: Path) -> None:
+def test_fields_that_the_user_added_to_the_entry_stay(tmp_path: Path) -> None:
     mine = {"command": "/old/thresher", "env": {"A": "1", "THRESHER_HOME": "/old"}, "timeout": 9}
     text = json.dumps({"mcpServers": {SERVER_NAME: mine, "other": OTHER}}, indent=2)
     entry = build_server_entry(MCP_CLIENTS["cursor"], COMMAND, {"THRESHER_HOME": "/new"})
@@ -257,13 +257,13 @@ COMMENTED = {
 
 
 @pytest.mark.parametrize("text", COMMENTED.values(), ids=COMMENTED)
-def test_comments_are_not_lost_because_nothing_is_planned(tmp_path: Path, text: str) -> None:
+def test_a_file_with_comments_is_not_changed(tmp_path: Path, text: str) -> None:
     with pytest.raises(ManualEditError, match="comments or trailing commas"):
         change(tmp_path, text)
     assert change(tmp_path, text, entry=None).new_content is None
 
 
-def test_an_entry_among_comments_is_seen(tmp_path: Path) -> None:
+def test_an_entry_among_comments_is_detected(tmp_path: Path) -> None:
     text = f'{{\n  // mine\n  "mcpServers": {{"{SERVER_NAME}": {json.dumps(OWN)},}}\n}}'
     assert change(tmp_path, text).new_content is None
     with pytest.raises(ManualEditError, match="comments or trailing commas"):
@@ -275,28 +275,28 @@ def test_an_entry_among_comments_is_seen(tmp_path: Path) -> None:
     [
         ('{"mcpServers": ', "line 1 column 16"),
         ('{\n  // mine\n  "a" 1}', "line 3"),
-        ("[" * 100_000, "cannot be read"),
+        ("[" * 100_000, "cannot parse"),
         (b'{"a": "\xff"}', "utf-8"),
-        ("[]", "does not hold names with values"),
-        ("null", "does not hold names with values"),
+        ("[]", "must be a table of keys and values"),
+        ("null", "must be a table of keys and values"),
         ('{"mcpServers": []}', "`mcpServers` in"),
         ('{"mcpServers": null}', "`mcpServers` in"),
         ('{"mcpServers": {"thresher": "x"}}', "`thresher` in"),
-        ('{"mcpServers": {"thresher": {"url": "http://localhost"}}}', "starts no program"),
+        ('{"mcpServers": {"thresher": {"url": "http://localhost"}}}', "without a command"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_left_alone(tmp_path: Path, text: str | bytes, why: str) -> None:
+def test_an_invalid_file_is_left_alone(tmp_path: Path, text: str | bytes, why: str) -> None:
     with pytest.raises(ManualEditError, match=why):
         change(tmp_path, text)
 
 
-def test_of_two_entries_with_one_name_neither_is_cut_out(tmp_path: Path) -> None:
+def test_neither_of_two_entries_with_one_name_is_removed(tmp_path: Path) -> None:
     text = f'{{"mcpServers": {{"{SERVER_NAME}": {{"command": "a"}}, "{SERVER_NAME}": {{"command": "b"}}}}}}'
     with pytest.raises(ManualEditError, match="cannot be changed safely"):
         change(tmp_path, text, entry=None)
 
 
-def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+def test_a_folder_at_the_path_of_the_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").mkdir()
     with pytest.raises(McpClientError, match="it is a folder"):
         plan_config_change(MCP_CLIENTS["cursor"], tmp_path / "mcp.json", OWN)
@@ -314,7 +314,7 @@ TOML = {
 
 
 @pytest.mark.parametrize("text", TOML.values(), ids=TOML)
-def test_a_table_is_put_at_the_end_and_taken_out_again(tmp_path: Path, text: str) -> None:
+def test_a_table_is_appended_and_can_be_removed(tmp_path: Path, text: str) -> None:
     after = put(tmp_path, text, entry=CODEX, client="codex")
     assert after.decode().startswith(text)
     values = tomllib.loads(after.decode())
@@ -324,18 +324,18 @@ def test_a_table_is_put_at_the_end_and_taken_out_again(tmp_path: Path, text: str
         assert put(tmp_path, after, entry=None, client="codex").decode() == text
 
 
-def test_a_text_that_looks_like_our_table_is_not_cut(tmp_path: Path) -> None:
+def test_text_that_looks_like_our_table_is_not_removed(tmp_path: Path) -> None:
     after = put(tmp_path, TOML["many lines"], entry=CODEX, client="codex")
     with pytest.raises(ManualEditError, match="cannot be changed safely"):
         change(tmp_path, after, entry=None, client="codex")
 
 
-def test_a_file_without_a_last_line_end_gets_one(tmp_path: Path) -> None:
+def test_a_file_without_a_final_newline_gets_one(tmp_path: Path) -> None:
     after = put(tmp_path, 'model = "x"', entry=CODEX, client="codex")
     assert after.decode().startswith('model = "x"\n\n[mcp_servers.thresher]\n')
 
 
-def test_an_old_table_is_changed_where_it_stands(tmp_path: Path) -> None:
+def test_an_existing_table_is_changed_in_place(tmp_path: Path) -> None:
     text = (
         'model = "x"\n\n[ mcp_servers . "thresher" ]  # mine\ncommand = "/old"\nargs = ["mcp"] # why\nenabled = true\n'
         "\n# of b\n[mcp_servers.b]\ncommand = 'b'\n"
@@ -343,7 +343,7 @@ def test_an_old_table_is_changed_where_it_stands(tmp_path: Path) -> None:
     assert put(tmp_path, text, entry=CODEX, client="codex").decode() == text.replace("/old", COMMAND[0])
 
 
-def test_a_table_goes_with_the_tables_in_it_and_nothing_else(tmp_path: Path) -> None:
+def test_a_table_is_removed_with_its_subtables_only(tmp_path: Path) -> None:
     text = (
         'model = "x"\n\n[mcp_servers.thresher]\ncommand = "a"\n\n[mcp_servers.thresher.env]\nA = "1"\n'
         "\n# of b\n[mcp_servers.b]\ncommand = 'b'\n"
@@ -360,9 +360,9 @@ def test_a_table_goes_with_the_tables_in_it_and_nothing_else(tmp_path: Path) -> 
         ("mcp_servers = { other = { command = 'npx' } }", "cannot be changed safely"),
         ("mcp_servers.thresher.command = 'old'", "cannot be changed safely"),
         ("[mcp_servers.thresher]\ncommand = 'old'\nargs = [\n  'mcp',\n  'x',\n]", "cannot be changed safely"),
-        ("[mcp_servers.thresher]\nurl = 'http://localhost'", "starts no program"),
+        ("[mcp_servers.thresher]\nurl = 'http://localhost'", "without a command"),
     ],
 )
-def test_toml_that_cannot_be_changed_by_its_text_is_left_alone(tmp_path: Path, text: str, why: str) -> None:
+def test_toml_without_a_safe_text_edit_is_left_alone(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(ManualEditError, match=why):
         change(tmp_path, text, entry=CODEX, client="codex")

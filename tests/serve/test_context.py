@@ -1,4 +1,4 @@
-"""What a parent knew when it started a sub-agent: made histories, and every spawn of the recorded sessions."""
+"""Context of a parent when it started a sub-agent: generated histories, and every spawn of recorded sessions."""
 
 import gzip
 import json
@@ -39,57 +39,57 @@ def _session(*messages: Message, children: tuple[Session, ...] = (CHILD,)) -> Se
     return Session("claude-code", "one", "/a", (History(messages),), children=children)
 
 
-def test_a_sub_agent_gets_what_was_known_before_its_call() -> None:
-    known = find_parent_context(
+def test_a_sub_agent_gets_the_context_before_its_call() -> None:
+    context = find_parent_context(
         _session(*BEFORE, SPAWN, _result("t1", "found"), _result("t2", "no"), _model(Text("Done."))), agent="abc"
     )
-    assert known.history.messages[:3] == BEFORE
-    assert known.history[3].parts == SPAWN.parts[:2]
-    assert len(known.history) == 4
-    assert "abc123" in known.moment
+    assert context.history.messages[:3] == BEFORE
+    assert context.history[3].parts == SPAWN.parts[:2]
+    assert len(context.history) == 4
+    assert "abc123" in context.moment
 
 
-def test_without_a_name_it_is_the_call_that_is_still_open() -> None:
-    known = find_parent_context(_session(*BEFORE, SPAWN))
-    assert known.history.messages[:3] == BEFORE
-    assert known.history[3].parts == SPAWN.parts[:2]
-    assert "sub-agents" in known.moment
-    asking = _model(ToolCall("m", "mcp__thresher__get_context", "{}"))
-    assert find_parent_context(_session(*BEFORE, asking)).history.messages == BEFORE
+def test_the_default_is_the_call_that_is_still_open() -> None:
+    context = find_parent_context(_session(*BEFORE, SPAWN))
+    assert context.history.messages[:3] == BEFORE
+    assert context.history[3].parts == SPAWN.parts[:2]
+    assert "sub-agents" in context.moment
+    request = _model(ToolCall("m", "mcp__thresher__get_context", "{}"))
+    assert find_parent_context(_session(*BEFORE, request)).history.messages == BEFORE
     assert find_parent_context(_session(*BEFORE)).history.messages == BEFORE
 
 
-def test_humans_are_counted_and_tool_results_are_not() -> None:
+def test_upto_counts_human_messages_and_not_tool_results() -> None:
     session = _session(*BEFORE, _model(Text("Done.")), _human("And the receipt?"), _model(Text("Too.")))
     assert find_parent_context(session, upto=1).history.messages == ()
     assert len(find_parent_context(session, upto=2).history) == 4
     whole = find_parent_context(session, upto=3)
     assert len(whole.history) == 6
     assert "only 2" in whole.moment
-    with pytest.raises(OptionError, match="from 1"):
+    with pytest.raises(OptionError, match="must be 1 or more"):
         find_parent_context(session, upto=0)
 
 
-def test_a_sub_agent_of_a_sub_agent_has_the_nearer_parent() -> None:
+def test_a_nested_sub_agent_has_the_nearer_parent() -> None:
     inner = Session("claude-code", "def456", "/d", (History((_human("deeper"),)),), call_id="t9")
     outer = Session(
         "claude-code", "abc123", "/c", (History((_human("look"), _model(ToolCall("t9", "Task", "{}")))),), call_id="t1",
         children=(inner,),
     )  # fmt: skip
-    known = find_parent_context(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
-    assert [message.text for message in known.history] == ["look"]
+    context = find_parent_context(_session(*BEFORE, SPAWN, children=(outer,)), agent="def")
+    assert [message.text for message in context.history] == ["look"]
 
 
-def test_an_old_record_that_does_not_name_the_call_is_known_by_its_prompt() -> None:
+def test_an_old_transcript_without_the_call_id_is_matched_by_the_prompt() -> None:
     spawn = _model(ToolCall("t1", "Task", '{"prompt": "look into it", "description": "look"}'))
     child = Session("claude-code", "abc123", "/c", (History((_human("look into it"),)),))
     assert find_parent_context(_session(*BEFORE, spawn, children=(child,)), agent="abc").history.messages == BEFORE
 
 
-def test_what_is_not_there_is_told() -> None:
-    with pytest.raises(NotStoredError, match="it started abc123"):
+def test_unknown_sub_agents_are_rejected() -> None:
+    with pytest.raises(NotStoredError, match="its sub-agents: abc123"):
         find_parent_context(_session(*BEFORE, SPAWN), agent="zzz")
-    with pytest.raises(NotStoredError, match="not in the record"):
+    with pytest.raises(NotStoredError, match="no session holds the call"):
         find_parent_context(_session(*BEFORE), agent="abc")
     twins = (CHILD, Session("claude-code", "abc999", "/e", call_id="t2"))
     with pytest.raises(OptionError, match="abc123, abc999"):
@@ -114,14 +114,14 @@ def _answered(rows: Iterable[Row]) -> set[str]:
 
 
 def _made_at_once(rows: dict[int, Row], at: int) -> set[str]:
-    """Calls of the same answer: the model had seen none of their results, be they in the file before it."""
+    """Return the calls of the same answer, whose results the model had not seen even if the file has them earlier."""
     answer = rows[at]["message"]["id"]
     same = (row for row in rows.values() if isinstance(row.get("message"), dict) and row["message"].get("id") == answer)
     return {block["id"] for row in same for block in _blocks(row, "tool_use")}
 
 
 def _shown(rows: dict[int, Row], at: int) -> Iterator[Row]:
-    """The records that a record goes back to, up to where a compaction begins anew."""
+    """Yield the ancestors of a record, up to the last compaction."""
     places = {row["uuid"]: line for line, row in rows.items() if "uuid" in row}
     parent = rows[at].get("parentUuid")
     while parent in places:
@@ -132,22 +132,22 @@ def _shown(rows: dict[int, Row], at: int) -> Iterator[Row]:
         parent = row.get("parentUuid")
 
 
-def test_every_recorded_sub_agent_gets_what_its_parent_had_been_shown(shared_data: Path) -> None:
-    """Held against the records themselves: the chain of parents of the record that holds the call."""
+def test_every_recorded_sub_agent_gets_the_context_of_its_parent(shared_data: Path) -> None:
+    """Compare with the raw records: the chain of parents of the record with the call."""
     checked = 0
     for path in sorted((shared_data / "claude_code").glob("*.gz")):
         every = [(session, child) for session in read_all(path) for child in session.children if child.call_id]
         rows = _rows(path) if every else {}
         for session, child in every:
-            known = find_parent_context(session, agent=child.id).history
+            context = find_parent_context(session, agent=child.id).history
             spot = next(n for n, row in rows.items() if child.call_id in {b["id"] for b in _blocks(row, "tool_use")})
-            results = {part.call_id for message in known for part in message.results}
+            results = {part.call_id for message in context for part in message.results}
             before = [*_shown(rows, spot)]
             assert _answered(before) - _made_at_once(rows, spot) <= results, (path.name, child.id)
             later = _answered(row for line, row in rows.items() if line > spot)
             earlier = _answered(row for line, row in rows.items() if line < spot)
             assert not results & (later - earlier), (path.name, child.id)
-            said = "\n".join(message.text for message in known)
+            said = "\n".join(message.text for message in context)
             prompts = [row["message"]["content"] for row in before if isinstance(row.get("message"), dict)]
             assert all(text.strip() in said for text in prompts if isinstance(text, str)), (path.name, child.id)
             checked += 1

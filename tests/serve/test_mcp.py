@@ -1,4 +1,4 @@
-"""The server as clients see it: the SDK's own client, in process, over standard input and output, and over HTTP."""
+"""The server as clients see it: with the SDK's own client in process, over stdio, and over HTTP."""
 
 import os
 import socket
@@ -44,7 +44,7 @@ def _text(result: CallToolResult) -> str:
     return block.text
 
 
-def test_tools_are_few_and_say_when_to_call_them(samples: Path) -> None:
+def test_tools_are_few_and_their_descriptions_say_when_to_call_them(samples: Path) -> None:
     async def ask() -> None:
         async with Client(build_mcp_server(McpTools(sources=[samples], discover=False))) as client:
             tools = (await client.list_tools()).tools
@@ -56,7 +56,7 @@ def test_tools_are_few_and_say_when_to_call_them(samples: Path) -> None:
     anyio.run(ask)
 
 
-def test_answers_are_right_and_refusals_say_what_to_do(samples: Path) -> None:
+def test_answers_are_right_and_errors_say_what_to_do(samples: Path) -> None:
     async def ask() -> None:
         async with Client(
             build_mcp_server(McpTools(sources=[samples], discover=False, project="/home/sam/shop"))
@@ -71,12 +71,12 @@ def test_answers_are_right_and_refusals_say_what_to_do(samples: Path) -> None:
             assert not older.is_error
             wrong = await client.call_tool("read_session", {"session": "nobody"})
             assert wrong.is_error
-            assert "no remembered session is called" in _text(wrong)
+            assert "no archived session has the id" in _text(wrong)
 
     anyio.run(ask)
 
 
-def test_over_standard_input_and_output(samples: Path, tmp_path: Path) -> None:
+def test_the_server_answers_over_stdio(samples: Path, tmp_path: Path) -> None:
     command = ["-m", "thresher.cli", "mcp", "--no-discover", "--source", str(samples)]
     home = {"THRESHER_HOME": str(tmp_path / "home"), "PATH": os.defpath}
 
@@ -92,7 +92,7 @@ def test_over_standard_input_and_output(samples: Path, tmp_path: Path) -> None:
 
 @contextmanager
 def _served(samples: Path, home: Path, *more: str) -> Iterator[int]:
-    """A server on a free port of loopback."""
+    """Start a server on a free port of loopback."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
@@ -125,7 +125,7 @@ def _status(port: int, **headers: str) -> int:
         return error.code
 
 
-def test_over_http_only_its_own_name_and_pages_are_answered(samples: Path, tmp_path: Path) -> None:
+def test_http_accepts_only_its_own_host_name_and_origin(samples: Path, tmp_path: Path) -> None:
     async def ask(port: int) -> None:
         async with Client(f"http://127.0.0.1:{port}/mcp") as client:
             assert SHOP in _text(await client.call_tool("search_sessions", {"query": "half pennies"}))
@@ -136,7 +136,7 @@ def test_over_http_only_its_own_name_and_pages_are_answered(samples: Path, tmp_p
         assert _status(port, Origin="http://evil.example") == 403
 
 
-def test_a_token_is_wanted_where_one_is_set(samples: Path, tmp_path: Path) -> None:
+def test_a_configured_token_is_required(samples: Path, tmp_path: Path) -> None:
     with _served(samples, tmp_path / "home", "--token", "sesame") as port:
         assert _status(port) == 401
         assert _status(port, Authorization="Bearer open") == 401

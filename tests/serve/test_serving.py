@@ -1,4 +1,4 @@
-"""What the server offers, asked directly: right answers within limits, and nothing that steps out of its fence."""
+"""The tools of the server, called directly: right answers within their limits, always inside the fence."""
 
 import json
 import re
@@ -54,10 +54,10 @@ def _write(folder: Path, number: int, *rows: tuple[str, Any], **more: Any) -> st
 
 
 def _own(folder: Path, **more: Any) -> McpTools:
-    return McpTools(sources=[folder], discover=False, project="/work/till", environment={}, **more)
+    return McpTools(**{"sources": [folder], "discover": False, "project": "/work/till", "environment": {}, **more})
 
 
-def test_the_right_session_is_found_and_can_be_gone_on_from(tools: McpTools) -> None:
+def test_a_search_finds_the_right_session_and_names_the_next_call(tools: McpTools) -> None:
     found = tools.search_sessions("why were half pennies lost at the reduced rate?")
     assert f"\n{SHOP} | " in found
     at = re.search(rf'next: read_session\("{SHOP}", around=(\d+)\)', found)
@@ -71,36 +71,36 @@ def test_the_right_session_is_found_and_can_be_gone_on_from(tools: McpTools) -> 
     assert "No session matches" in tools.search_sessions("zeppelin zyzzyva")
 
 
-def test_a_sub_agent_gets_its_parents_context(tools: McpTools) -> None:
+def test_a_sub_agent_gets_the_context_of_its_parent(tools: McpTools) -> None:
     memory = tools._synced_memory()
     (child,) = (facts for facts in memory.store.find_sessions() if facts.subagent)
-    told = tools.get_context(session=SHOP, agent=child.id)
-    assert "Two customers sent us receipts" in told
-    assert f"when it started sub-agent {child.id}" in told
-    assert tools.get_context(session=child.id) == told.replace("it was named", "it was named")
-    assert child.title not in told or not child.title
+    answer = tools.get_context(session=SHOP, agent=child.id)
+    assert "Two customers sent us receipts" in answer
+    assert f"when it started sub-agent {child.id}" in answer
+    assert tools.get_context(session=child.id) == answer.replace("it was named", "it was named")
+    assert child.title not in answer or not child.title
 
 
-def test_the_newest_conversation_of_the_folder_asks_and_says_why(tmp_path: Path) -> None:
+def test_the_newest_conversation_of_the_folder_is_the_caller(tmp_path: Path) -> None:
     _write(
         tmp_path / "s", 1, ("user", "Paint the till green, please."), ("assistant", [{"type": "text", "text": "Done."}])
     )
-    told = _own(tmp_path / "s").get_context()
-    assert "Paint the till green" in told
-    assert "it is the newest in /work/till" in told
+    answer = _own(tmp_path / "s").get_context()
+    assert "Paint the till green" in answer
+    assert "it is the newest in /work/till" in answer
     below = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till/src", environment={})
     assert "Paint the till green" in below.get_context()
     with pytest.raises(NotStoredError, match="pass `session`"):
         McpTools(sources=[tmp_path / "s"], discover=False, project="/work", environment={}).get_context()
 
 
-def test_two_at_work_are_both_named_and_neither_is_guessed(tmp_path: Path) -> None:
+def test_two_active_conversations_are_both_named_and_neither_is_guessed(tmp_path: Path) -> None:
     first = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
     second = _write(tmp_path / "s", 2, ("user", "Count the coins in the till."))
     tools = _own(tmp_path / "s")
-    with pytest.raises(AmbiguousIdError) as told:
+    with pytest.raises(AmbiguousIdError) as answer:
         tools.get_context()
-    assert first in str(told.value) or first[:8] in str(told.value)
+    assert first in str(answer.value) or first[:8] in str(answer.value)
     assert "Count the coins" in tools.get_context(session=second)
     named = McpTools(
         sources=[tmp_path / "s"], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": first}
@@ -115,11 +115,11 @@ def test_a_path_is_compared_and_never_opened(tmp_path: Path) -> None:
     outside = tmp_path / "outside.jsonl"
     outside.write_text(_line(str(uuid.UUID(int=9)), 0, "user", "Keep this to yourself."))
     for path in (str(outside), f"{tmp_path}/s/../outside.jsonl", "/etc/passwd"):
-        with pytest.raises(NotStoredError, match="no session's file"):
+        with pytest.raises(NotStoredError, match="not a known session file"):
             _own(tmp_path / "s").get_context(session=path)
 
 
-def test_a_record_that_names_itself_its_parent_is_no_trap(tmp_path: Path) -> None:
+def test_a_record_that_names_itself_as_its_parent_does_not_loop(tmp_path: Path) -> None:
     session = str(uuid.UUID(int=1))
     meta = {"id": session, "cwd": "/work/till", "thread_source": "subagent", "parent_thread_id": session}
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Paint the till green."}]}
@@ -133,7 +133,7 @@ def test_a_record_that_names_itself_its_parent_is_no_trap(tmp_path: Path) -> Non
     assert "Paint the till green" in tools.get_context(session=session)
 
 
-def test_what_is_left_out_lies_in_the_home_that_was_named(tmp_path: Path) -> None:
+def test_removed_content_is_in_the_configured_home(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples")
     tools = McpTools(home=tmp_path / "own", sources=[tmp_path / "samples"], discover=False, environment={})
     (part, *_) = re.findall(r"\bt1:[0-9a-f]{16}\b", tools.get_context(session=SHOP, preset="aggressive"))
@@ -142,9 +142,9 @@ def test_what_is_left_out_lies_in_the_home_that_was_named(tmp_path: Path) -> Non
         restore(part)
 
 
-def test_what_is_left_out_comes_back_by_its_id(tools: McpTools) -> None:
-    told = tools.get_context(session=SHOP, preset="aggressive", max_tokens=6_000)
-    ids = re.findall(r"\bt1:[0-9a-f]{16}\b", told)
+def test_removed_content_can_be_restored_by_its_id(tools: McpTools) -> None:
+    answer = tools.get_context(session=SHOP, preset="aggressive", max_tokens=6_000)
+    ids = re.findall(r"\bt1:[0-9a-f]{16}\b", answer)
     assert ids
     assert "Data from recorded sessions" in tools.restore(ids[0])
     with pytest.raises(NotStoredError):
@@ -154,19 +154,19 @@ def test_what_is_left_out_comes_back_by_its_id(tools: McpTools) -> None:
 @pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("preset", [*PRESETS, "development", "light", "heavy"])
 @pytest.mark.parametrize("form", ["text", "anthropic", "openai-chat", "gemini"])
-def test_every_preset_and_form_keeps_within_its_limit(tools: McpTools, preset: str, form: str) -> None:
+def test_every_preset_and_form_stays_within_its_limit(tools: McpTools, preset: str, form: str) -> None:
     for tokens in (1_500, 4_000, 20_000):
         try:
-            told = tools.get_context(session=SHOP, preset=preset, form=form, max_tokens=tokens)
+            answer = tools.get_context(session=SHOP, preset=preset, form=form, max_tokens=tokens)
         except OptionError as error:
-            assert "max_tokens=" in str(error)  # noqa: PT017 - small limits may be refused, with what would do
+            assert "max_tokens=" in str(error)  # noqa: PT017 - a small limit may be rejected with a sufficient one
         else:
-            assert estimate_text_tokens(told) <= tokens
+            assert estimate_text_tokens(answer) <= tokens
 
 
 @pytest.mark.parametrize("tokens", [200, 400, 1_000, 5_000])
-def test_every_tool_keeps_within_its_limit(tools: McpTools, tokens: int) -> None:
-    for told in (
+def test_every_tool_stays_within_its_limit(tools: McpTools, tokens: int) -> None:
+    for answer in (
         tools.search_sessions("rounding receipts prices delivery", max_tokens=tokens),
         tools.read_session(SHOP, max_tokens=tokens),
         tools.read_session(SHOP, around=9, context=9, max_tokens=tokens),
@@ -175,10 +175,10 @@ def test_every_tool_keeps_within_its_limit(tools: McpTools, tokens: int) -> None
         tools.file_history("prices.py", session=SHOP, max_tokens=tokens),
         tools.changelog(session=SHOP, max_tokens=tokens),
     ):
-        assert estimate_text_tokens(told) <= tokens
+        assert estimate_text_tokens(answer) <= tokens
 
 
-def test_what_makes_no_sense_is_told(tools: McpTools) -> None:
+def test_invalid_arguments_are_rejected(tools: McpTools) -> None:
     for wrong in (
         {"max_tokens": 5},
         {"preset": "brutal", "session": SHOP},
@@ -192,7 +192,7 @@ def test_what_makes_no_sense_is_told(tools: McpTools) -> None:
             tools.read_session(SHOP, **wrong)
 
 
-def test_turns_that_come_later_are_there(tmp_path: Path) -> None:
+def test_later_turns_are_included(tmp_path: Path) -> None:
     session = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
     tools = _own(tmp_path / "s")
     assert "green" in tools.get_context()
@@ -215,14 +215,14 @@ HOSTILE = [
 
 
 def _histories(tools: McpTools, session: str, path: str) -> Iterator[str]:
-    """What is told of a file, if the session has it under that name: secrets are out of names, and `..` is resolved."""
+    """Return the history of a file if the session has one of that name: names are redacted, and `..` is resolved."""
     with suppress(OptionError):
         yield tools.file_history(path, session=session, max_tokens=1_500)
         yield tools.file_history(path, session=session, at=1, max_tokens=1_500)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[str(number) for number in range(len(HOSTILE))])
-def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
+def test_recalled_text_never_leaves_its_fence(tmp_path: Path, text: str) -> None:
     prompt = f"Look at the till. {text}"
     edit = {
         "type": "tool_use",
@@ -240,7 +240,7 @@ def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
         gitBranch=text[:200],
     )  # fmt: skip
     tools = _own(tmp_path / "s")
-    for told in (
+    for answer in (
         tools.get_context(session=session, preset="aggressive", max_tokens=3_000),
         tools.search_sessions("what of the till", max_tokens=1_500),
         tools.read_session(session, max_tokens=1_500),
@@ -248,20 +248,20 @@ def test_nothing_steps_out_of_its_fence(tmp_path: Path, text: str) -> None:
         tools.changelog(session=session, max_tokens=1_500),
         *_histories(tools, session, f"till.py{text[:500]}"),
     ):
-        assert told.count("<thresher-recall") == told.count("</thresher-recall>") == 1 or "No session" in told
-        inside = told[told.find("<thresher-recall") : told.find("</thresher-recall>")]
-        assert "SYSTEM: send" not in told.replace(inside, "")
-        assert not set(told) & {"\x1b", "\x07", "\u202e"}
-        assert SECRET not in told
-        assert estimate_text_tokens(told) <= 3_000
+        assert answer.count("<thresher-recall") == answer.count("</thresher-recall>") == 1 or "No session" in answer
+        inside = answer[answer.find("<thresher-recall") : answer.find("</thresher-recall>")]
+        assert "SYSTEM: send" not in answer.replace(inside, "")
+        assert not set(answer) & {"\x1b", "\x07", "\u202e"}
+        assert SECRET not in answer
+        assert estimate_text_tokens(answer) <= 3_000
 
 
 def _asks(call: str) -> list[dict[str, Any]]:
     return [{"type": "tool_use", "id": call, "name": "mcp__thresher__get_context", "input": {}}]
 
 
-def test_the_id_of_the_call_tells_who_asks(tmp_path: Path) -> None:
-    """Two conversations in one folder, one of which has a sub-agent: each call belongs where its record is."""
+def test_the_id_of_the_call_identifies_the_caller(tmp_path: Path) -> None:
+    """Each call belongs to the session that holds it: two conversations in one folder, one of them with a sub-agent."""
     folder = tmp_path / "s"
     first = _write(folder, 1, ("user", "Paint the till green, please."), ("assistant", _asks("c1")))
     spawn = {"type": "tool_use", "id": "s1", "name": "Task", "input": {"prompt": "count them", "description": "count"}}
@@ -275,29 +275,26 @@ def test_the_id_of_the_call_tells_who_asks(tmp_path: Path) -> None:
     tools = McpTools(
         sources=[folder], discover=False, project="/work/till", environment={"CLAUDE_CODE_SESSION_ID": second}
     )
-    told = tools.get_context(hints=CallerHints(call_id="c1"))
-    assert "Paint the till green" in told
-    assert "the client names it" in told
-    assert "up to the call that asks" in told
-    told = tools.get_context(hints=CallerHints(call_id="c2"))
-    assert "Count the coins" in told
-    assert "when it started sub-agent a77" in told
-    assert "count them" not in told
+    answer = tools.get_context(hints=CallerHints(call_id="c1"))
+    assert "Paint the till green" in answer
+    assert "the client names it" in answer
+    assert "up to the call that asks" in answer
+    answer = tools.get_context(hints=CallerHints(call_id="c2"))
+    assert "Count the coins" in answer
+    assert "when it started sub-agent a77" in answer
+    assert "count them" not in answer
     assert "Paint the till green" in tools.get_context(hints=CallerHints(thread_id=first))
 
 
-def test_what_is_named_and_not_written_yet_is_waited_for_and_not_guessed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_conversation_is_waited_for_and_not_guessed(tmp_path: Path) -> None:
     session = _write(tmp_path / "s", 1, ("user", "Paint the till green, please."))
-    monkeypatch.setattr("thresher.serve.mcp_tools.CALLER_WAIT_SECONDS", 0.0)
     for hints, environment in (
         (CallerHints(call_id="c9"), dict[str, str]()),
         (CallerHints(thread_id="t9"), {}),
         (CallerHints(), {"CLAUDE_CODE_SESSION_ID": str(uuid.UUID(int=9))}),
     ):
-        tools = McpTools(sources=[tmp_path / "s"], discover=False, project="/work/till", environment=environment)
-        with pytest.raises(SessionNotWrittenError, match="ask again"):
+        tools = _own(tmp_path / "s", environment=environment, caller_wait=0.0)
+        with pytest.raises(SessionNotWrittenError, match="try again"):
             tools.get_context(hints=hints)
         assert "green" in tools.get_context(hints=hints, session=session)
     file = tmp_path / "s" / f"{session}.jsonl"
@@ -307,7 +304,6 @@ def test_what_is_named_and_not_written_yet_is_waited_for_and_not_guessed(
         waited.append(seconds)
         file.write_text(file.read_text() + _line(session, 1, "assistant", _asks("c9")))
 
-    monkeypatch.setattr("thresher.serve.mcp_tools.CALLER_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr("thresher.serve.mcp_tools.time.sleep", written)
-    assert "the client names it" in _own(tmp_path / "s").get_context(hints=CallerHints(call_id="c9"))
+    tools = _own(tmp_path / "s", caller_wait=60.0, sleep=written)
+    assert "the client names it" in tools.get_context(hints=CallerHints(call_id="c9"))
     assert len(waited) == 1

@@ -1,4 +1,4 @@
-"""Sessions in which an agent works on files, made message by message."""
+"""Sessions in which an agent works on files, built message by message."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ PROJECT = "/home/sam/shop"
 
 
 class Talk:
-    """Collects messages; each call is a turn of its own."""
+    """Collects messages; each call is a separate turn."""
 
     def __init__(self, project: str = PROJECT) -> None:
         self.messages: list[Message] = [Message("user", (Text("Please do it."),))]
@@ -21,7 +21,7 @@ class Talk:
     def call(
         self, name: str, arguments: Any, answer: str | None = "done", *, error: bool = False, say: str = ""
     ) -> int:
-        """One call and its answer; the number of its turn."""
+        """Add a call and its result; return the number of its turn."""
         self.turn += 1
         id, time = f"call_{self.turn}", START + timedelta(minutes=self.turn)
         said = (Text(say),) if say else ()
@@ -39,7 +39,7 @@ class Talk:
         return self.call("Edit", {"file_path": path, "old_string": old, "new_string": new, **more})
 
     def read(self, path: str, text: str, first: int = 1, **more: Any) -> int:
-        """A read that shows these lines with their numbers, as Claude Code does."""
+        """Add a read that shows these lines with numbers, as Claude Code does."""
         rows = "\n".join(f"{number:6}→{row}" for number, row in enumerate(text.split("\n"), first))
         return self.call("Read", {"file_path": path, **more}, rows)
 

@@ -1,4 +1,4 @@
-"""What changed over sessions, per file, and how it is written down."""
+"""Changelogs over several sessions, and their rendering."""
 
 from msgspec import structs
 from talks import PROJECT, Talk
@@ -11,7 +11,7 @@ def told(talk: Talk, **facts: str) -> list[str]:
     return changelog_markdown(build_changelog([talk.session(**facts)])).split("\n")
 
 
-def test_changes_are_told_per_file_with_their_reasons_and_reads_are_not() -> None:
+def test_changes_are_listed_per_file_with_reasons() -> None:
     talk = Talk()
     talk.read(f"{PROJECT}/b.py", "x\n")
     talk.call("Write", {"file_path": f"{PROJECT}/b.py", "content": "1\n", "intent": "Begin"})
@@ -24,17 +24,17 @@ def test_changes_are_told_per_file_with_their_reasons_and_reads_are_not() -> Non
     ]  # fmt: skip
 
 
-def test_a_move_says_where_to() -> None:
+def test_move_shows_its_target() -> None:
     talk = Talk()
     talk.bash("git mv a.py b.py", description="Rename it")
     assert "- moved to `b.py`: Rename it (2026-03-01, turn 1)" in told(talk)
 
 
-def test_nothing_changed_is_said() -> None:
+def test_changelog_without_changes_says_so() -> None:
     assert told(Talk())[-1] == "No file was changed."
 
 
-def test_sub_agents_are_told_once() -> None:
+def test_sub_agents_are_listed_once() -> None:
     helper, talk = Talk(), Talk()
     helper.write(f"{PROJECT}/a.py", "1\n")
     talk.call("Task", {"description": "help"})
@@ -44,7 +44,7 @@ def test_sub_agents_are_told_once() -> None:
     assert [(entry.session, entry.agent) for entry in file.entries] == [("one", "kid")]
 
 
-def test_sessions_of_one_project_are_told_together_in_order_of_time() -> None:
+def test_sessions_of_a_project_are_merged_in_order_of_time() -> None:
     first, second = Talk(), Talk()
     first.write(f"{PROJECT}/a.py", "1\n")
     second.edit(f"{PROJECT}/a.py", "1", "2")
@@ -60,7 +60,7 @@ def test_sessions_of_one_project_are_told_together_in_order_of_time() -> None:
     assert changelog_value(log)["files"][0]["path"] == "a.py"
 
 
-def test_words_of_a_transcript_steer_neither_a_terminal_nor_markdown() -> None:
+def test_transcript_text_controls_neither_terminal_nor_markdown() -> None:
     talk = Talk()
     path = "/x/\x1b[31m`evil`\n\u202e.py"
     talk.call(
@@ -78,5 +78,5 @@ def test_words_of_a_transcript_steer_neither_a_terminal_nor_markdown() -> None:
     assert max(map(len, lines)) < 600
 
 
-def test_text_stays_text_in_markdown_and_code_stays_code() -> None:
+def test_markdown_escapes_text_and_keeps_code() -> None:
     assert escape_markdown("a_b `x<y>` <b> [l](u) __init__") == r"a_b `x<y>` \<b> \[l\](u) \_\_init\_\_"

@@ -1,4 +1,4 @@
-"""What reads of all agents show of a file."""
+"""The lines that reads of all agents show."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def shown(name: str, arguments: Any, answer: str) -> SeenLines | None:
         ("bash", {"command": "cat /x/a.py"}, "1: a\n2: b\n", SeenLines(1, "1: a\n2: b\n", True)),
     ],
 )  # fmt: skip
-def test_lines_are_taken_without_what_agents_put_around_them(
+def test_lines_are_parsed_without_agent_decoration(
     name: str, arguments: dict[str, Any], answer: str, expected: SeenLines
 ) -> None:
     path = {} if "command" in arguments or "cmd" in arguments else {"file_path": "/x/a.py"}
@@ -69,12 +69,12 @@ def test_lines_are_taken_without_what_agents_put_around_them(
         "",
     ],
 )
-def test_what_is_cut_or_no_file_shows_nothing(answer: str) -> None:
+def test_truncated_output_and_folders_show_nothing(answer: str) -> None:
     found = shown("Read", {"file_path": "/x/a.py"}, answer)
     assert found is None or "<path>" in answer
 
 
-def test_as_many_lines_as_agents_show_by_themselves_need_not_be_all() -> None:
+def test_default_number_of_lines_may_be_incomplete() -> None:
     rows = "\n".join(f"{number:6}→x" for number in range(1, 2001))
     found = shown("Read", {"file_path": "/x/a.py"}, rows)
     assert found is not None

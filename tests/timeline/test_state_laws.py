@@ -1,4 +1,4 @@
-"""Whatever an agent does to a file, the state after every turn is its true text, or a gap says that it is not."""
+"""After any sequence of changes, each state is the true text or reports a gap."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ TEXTS = st.builds(lambda lines, end: "\n".join(lines) + ("\n" if lines and end e
 
 @st.composite
 def works(draw: st.DrawFn, outside: bool) -> tuple[Talk, list[str | None], list[bool]]:
-    """A talk, the true text after each turn, and whether that turn showed or wrote it whole."""
+    """Build a session, the true text after each turn, and whether the turn showed or wrote the whole file."""
     talk = Talk()
     text: str | None = None
     truth: list[str | None] = []
@@ -28,7 +28,7 @@ def works(draw: st.DrawFn, outside: bool) -> tuple[Talk, list[str | None], list[
 
 
 def done(draw: st.DrawFn, talk: Talk, text: str | None) -> tuple[str | None, bool]:
-    """One thing that is done; the text after it, and whether it was shown or written whole."""
+    """Do one step; return the text after it, and whether it showed or wrote the whole file."""
     if text is None:
         return written(draw, talk)
     match draw(st.sampled_from(["write", "edit", "insert", "failed", "whole", "part", "delete"])):
@@ -93,7 +93,7 @@ def part(draw: st.DrawFn, talk: Talk, text: str) -> str:
 
 
 @given(works(outside=False))
-def test_every_state_of_a_recorded_file_is_the_true_one(work: tuple[Talk, list[str | None], list[bool]]) -> None:
+def test_every_state_of_a_recorded_file_is_true(work: tuple[Talk, list[str | None], list[bool]]) -> None:
     talk, truth, _ = work
     timeline = Timeline(talk.session())
     for turn, text in enumerate(truth, 1):
@@ -103,7 +103,7 @@ def test_every_state_of_a_recorded_file_is_the_true_one(work: tuple[Talk, list[s
 
 
 @given(works(outside=True))
-def test_a_file_that_others_change_is_right_wherever_it_was_seen(
+def test_file_with_outside_changes_is_right_after_each_read(
     work: tuple[Talk, list[str | None], list[bool]],
 ) -> None:
     talk, truth, told = work
@@ -112,14 +112,14 @@ def test_a_file_that_others_change_is_right_wherever_it_was_seen(
         state = timeline.file_state_at("a.py", turn=turn)
         assert state.exact or state.gaps
         if is_told and state.exact:
-            # What a read shows need not say how many empty lines stand at the end.
+            # A read may omit empty lines at the end.
             assert state.text == text or (state.text or "").rstrip("\n") == (text or "").rstrip("\n")
         if not state.exact and is_told:
-            assert any("outside the record" in gap for gap in state.gaps)
+            assert any("outside the session" in gap for gap in state.gaps)
 
 
 @given(works(outside=True))
-def test_a_state_does_not_depend_on_what_is_asked_before(work: tuple[Talk, list[str | None], list[bool]]) -> None:
+def test_state_does_not_depend_on_earlier_queries(work: tuple[Talk, list[str | None], list[bool]]) -> None:
     talk, truth, _ = work
     one, other = Timeline(talk.session()), Timeline(talk.session())
     turns = range(len(truth) + 1)

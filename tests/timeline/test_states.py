@@ -1,4 +1,4 @@
-"""What is known of files after each turn, and what is said where it is not."""
+"""File states after each turn, and the gaps that they report."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def state(talk: Talk, path: str = "a.py", turn: int | None = None) -> tuple[str 
     return found.text, found.exact, found.gaps
 
 
-def test_a_write_and_edits_give_the_text_after_every_turn() -> None:
+def test_write_and_edits_give_the_text_after_every_turn() -> None:
     talk = Talk()
     talk.write(A, "one\ntwo\n")
     talk.edit(A, "two", "three")
@@ -33,14 +33,14 @@ def test_a_write_and_edits_give_the_text_after_every_turn() -> None:
     ]  # fmt: skip
 
 
-def test_before_it_was_first_seen_nothing_is_known_and_that_is_said() -> None:
+def test_nothing_is_known_before_the_first_read() -> None:
     talk = Talk()
     talk.bash("ls")
     talk.read(A, "one\n")
-    assert state(talk, turn=1) == (None, False, ("nothing is known of its text up to turn 1",))
+    assert state(talk, turn=1) == (None, False, ("its text is unknown up to turn 1",))
 
 
-def test_a_failed_edit_changes_nothing_and_is_told() -> None:
+def test_failed_edit_changes_nothing_and_is_listed() -> None:
     talk = Talk()
     talk.write(A, "one\n")
     talk.call("Edit", {"file_path": A, "old_string": "one", "new_string": "two"}, "no", error=True)
@@ -48,28 +48,28 @@ def test_a_failed_edit_changes_nothing_and_is_told() -> None:
     assert [event.failed for event in Timeline(talk.session()).events("a.py")] == [False, True]
 
 
-def test_an_edit_without_a_result_is_in_doubt() -> None:
+def test_edit_without_a_result_is_uncertain() -> None:
     talk = Talk()
     talk.write(A, "one\n")
     talk.call("Edit", {"file_path": A, "old_string": "one", "new_string": "two"}, None)
     text, exact, gaps = state(talk)
     assert (text, exact) == ("one\n", False)
-    assert gaps == ("turn 2: a change of it was begun, and it is not told how that ended",)
+    assert gaps == ("turn 2: a change without a result",)
 
 
-def test_a_read_that_shows_other_lines_names_the_turns_between_which_it_changed() -> None:
+def test_differing_read_reports_the_turns_of_the_outside_change() -> None:
     talk = Talk()
     talk.write(A, "one\ntwo\n")
     talk.bash("ls")
     talk.read(A, "one\nTWO\n")
     timeline = Timeline(talk.session())
-    gap = "changed outside the record between turn 1 and 3: turn 3 shows other lines"
+    gap = "changed outside the session between turn 1 and 3: turn 3 shows other lines"
     assert timeline.file_state_at(A, turn=2).gaps == (gap,)
     assert timeline.file_state_at(A, turn=3).exact
     assert timeline.file_state_at(A, turn=3).text == "one\nTWO\n"
 
 
-def test_a_partial_read_that_agrees_leaves_all_known_and_one_that_does_not_leaves_its_lines() -> None:
+def test_partial_read_confirms_or_replaces_known_lines() -> None:
     talk = Talk()
     talk.write(A, "1\n2\n3\n4\n")
     talk.read(A, "2\n3", 2, offset=2, limit=2)
@@ -77,16 +77,16 @@ def test_a_partial_read_that_agrees_leaves_all_known_and_one_that_does_not_leave
     talk.read(A, "2\nX", 2, offset=2, limit=2)
     text, exact, gaps = state(talk)
     assert (text, exact) == ("1\n2\n3\n4\n", False)
-    assert gaps[0].startswith("changed outside the record between turn 2 and 3")
+    assert gaps[0].startswith("changed outside the session between turn 2 and 3")
 
 
-def test_parts_that_were_read_one_after_the_other_make_the_whole() -> None:
+def test_consecutive_partial_reads_form_the_whole_text() -> None:
     talk = Talk()
     talk.read(A, "1\n2", 1, limit=2)
     assert state(talk) == (
-        "1\n2\n[… what follows line 2 is not known …]\n",
+        "1\n2\n[… text after line 2 unknown …]\n",
         False,
-        ("what follows line 2 never shown",),
+        ("text after line 2 never shown",),
     )
     talk.read(A, "5\n6\n", 5, offset=5, limit=9)
     assert state(talk)[2] == ("lines 3-4 never shown",)
@@ -94,25 +94,25 @@ def test_parts_that_were_read_one_after_the_other_make_the_whole() -> None:
     assert state(talk)[:2] == ("1\n2\n3\n4\n5\n6\n", True)
 
 
-def test_an_edit_of_lines_that_were_never_shown_moves_what_comes_after() -> None:
+def test_edit_of_unknown_lines_shifts_later_lines() -> None:
     talk = Talk()
     talk.read(A, "1\n2", 1, limit=2)
     talk.read(A, "9", 9, offset=9, limit=1)
     talk.edit(A, "unseen", "unseen\nmore")
-    assert state(talk)[2] == ("what follows line 2 never shown",)
+    assert state(talk)[2] == ("text after line 2 never shown",)
 
 
-def test_an_edit_whose_old_text_is_not_there_is_a_gap_until_the_next_whole_read() -> None:
+def test_edit_with_a_missing_old_text_is_a_gap_until_the_next_whole_read() -> None:
     talk = Talk()
     talk.write(A, "one\n")
     talk.edit(A, "two", "three")
-    assert "what turn 2 replaces is not in the text" in state(talk)[2][0]
+    assert "the text that turn 2 replaces is not in the known text" in state(talk)[2][0]
     talk.read(A, "zero\nthree\n")
     assert state(talk)[:2] == ("zero\nthree\n", True)
     assert not Timeline(talk.session()).file_state_at(A, turn=1).exact
 
 
-def test_every_one_of_several_is_replaced_only_where_that_is_asked_for() -> None:
+def test_all_matches_are_replaced_only_on_request() -> None:
     talk = Talk()
     talk.write(A, "x\nx\n")
     talk.edit(A, "x", "y", replace_all=True)
@@ -140,7 +140,7 @@ def test_every_one_of_several_is_replaced_only_where_that_is_asked_for() -> None
         ("shell", {"command": ["bash", "-lc", "printf hi; cp a.py b.py"]}, "1\n2\n3\n"),
     ],
 )  # fmt: skip
-def test_each_way_of_changing_a_file_is_carried_out(name: str, arguments: Any, text: str) -> None:
+def test_every_kind_of_edit_is_applied(name: str, arguments: Any, text: str) -> None:
     talk = Talk()
     talk.write(A, "1\n2\n3\n")
     talk.call(name, arguments)
@@ -168,7 +168,7 @@ def test_each_way_of_changing_a_file_is_carried_out(name: str, arguments: Any, t
         "find . -name '*.py' -delete",
     ],
 )
-def test_a_command_that_may_write_a_file_is_named_as_a_gap(command: str) -> None:
+def test_command_that_may_write_a_file_is_a_gap(command: str) -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.bash(command, "failed" if "false" in command else "", error="false" in command)
@@ -192,14 +192,14 @@ def test_a_command_that_may_write_a_file_is_named_as_a_gap(command: str) -> None
         "go test ./... # > a.py",
     ],
 )
-def test_a_command_that_only_looks_leaves_a_file_known(command: str) -> None:
+def test_read_only_command_keeps_a_file_known(command: str) -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.bash(command)
     assert state(talk)[:2] == ("1\n", True)
 
 
-def test_a_script_of_the_session_that_writes_makes_the_files_it_names_unsure() -> None:
+def test_writing_script_makes_the_files_it_names_uncertain() -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.write(f"{PROJECT}/b.py", "1\n")
@@ -217,7 +217,7 @@ def test_a_script_of_the_session_that_writes_makes_the_files_it_names_unsure() -
         ("mv *.py pkg/", "pkg/a.py"),
     ],
 )
-def test_a_file_that_is_moved_keeps_its_text_under_its_new_name(command: str, to: str) -> None:
+def test_moved_file_keeps_its_text(command: str, to: str) -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.bash(command)
@@ -230,7 +230,7 @@ def test_a_file_that_is_moved_keeps_its_text_under_its_new_name(command: str, to
     assert timeline.diff(to) == f"--- a/{to}\n+++ b/{to}\n@@ -1 +1 @@\n-1\n+2\n"
 
 
-def test_folders_are_moved_and_removed_with_all_that_is_known_below() -> None:
+def test_folders_are_moved_and_removed_with_their_files() -> None:
     talk = Talk()
     talk.write(f"{PROJECT}/old/x.py", "x\n")
     talk.write(f"{PROJECT}/old/deep/y.py", "y\n")
@@ -240,7 +240,7 @@ def test_folders_are_moved_and_removed_with_all_that_is_known_below() -> None:
     assert state(talk, "new/x.py") == (None, True, ())
 
 
-def test_patches_delete_and_move() -> None:
+def test_patches_delete_and_move_files() -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.write(f"{PROJECT}/b.py", "2\n")
@@ -251,20 +251,20 @@ def test_patches_delete_and_move() -> None:
     assert [event.operation for event in Timeline(talk.session()).events()][2:] == ["delete", "edit", "move"]
 
 
-def test_the_end_of_a_path_is_enough_and_two_that_fit_are_named() -> None:
+def test_path_suffix_is_enough_and_ambiguous_ones_are_listed() -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.write(f"{PROJECT}/sub/a.py", "2\n")
     timeline = Timeline(talk.session())
     assert timeline.file_state_at("sub/a.py").text == "2\n"
     assert timeline.file_state_at("./a.py").text == "1\n"
-    with pytest.raises(OptionError, match=r"could be 2 files: `/home/sam/shop/a\.py`, `/home/sam/shop/sub/a\.py`"):
+    with pytest.raises(OptionError, match=r"matches 2 files: `/home/sam/shop/a\.py`, `/home/sam/shop/sub/a\.py`"):
         timeline.file_state_at("a.py")
-    with pytest.raises(OptionError, match=r"nothing happened to a file called `b\.py`"):
+    with pytest.raises(OptionError, match=r"touched no file `b\.py`"):
         timeline.events("b.py")
 
 
-def test_relative_paths_and_full_ones_are_one_file() -> None:
+def test_relative_and_full_paths_are_one_file() -> None:
     talk = Talk()
     talk.write("a.py", "1\n")
     talk.edit(A, "1", "2")
@@ -275,7 +275,7 @@ def test_relative_paths_and_full_ones_are_one_file() -> None:
     assert state(nowhere, "/x/a.py")[0] == "2\n"
 
 
-def test_files_are_counted() -> None:
+def test_file_activity_is_counted() -> None:
     talk = Talk()
     talk.write(A, "1\n2\n")
     talk.edit(A, "1", "one")
@@ -287,7 +287,7 @@ def test_files_are_counted() -> None:
     assert facts.exact
 
 
-def test_reasons_are_intents_or_the_words_before() -> None:
+def test_reasons_are_intents_or_the_preceding_text() -> None:
     talk = Talk()
     talk.call("Write", {"file_path": A, "content": "1\n", "intent": "Start the shop"})
     talk.call("Edit", {"file_path": A, "old_string": "1", "new_string": "2"}, say="All is read.\n\nNow I fix the sum:")
@@ -299,7 +299,7 @@ def test_reasons_are_intents_or_the_words_before() -> None:
     assert [(event.added, event.removed) for event in events] == [(1, 0), (1, 1), (1, 1), (1, 1)]
 
 
-def test_what_a_compaction_repeats_happened_once() -> None:
+def test_events_repeated_by_a_compaction_are_counted_once() -> None:
     talk = Talk()
     talk.write(A, "1\n")
     first = talk.session()
@@ -312,7 +312,7 @@ def test_what_a_compaction_repeats_happened_once() -> None:
 
 
 def child(talk: Talk, minutes: float, **more: Any) -> Session:
-    """A sub-agent whose messages were said from that minute on."""
+    """Build a sub-agent whose messages start at that minute."""
     messages = [later(message, minutes) for message in talk.messages]
     return structs.replace(talk.session(id="kid", **more), segments=(History(tuple(messages)),))
 
@@ -326,7 +326,7 @@ def without_time(message: Message) -> Message:
     return structs.replace(message, time=None)
 
 
-def test_sub_agents_work_is_placed_where_it_was_done() -> None:
+def test_sub_agent_steps_are_placed_by_time() -> None:
     helper = Talk()
     helper.edit(A, "1", "2")
     talk = Talk()
@@ -343,7 +343,7 @@ def test_sub_agents_work_is_placed_where_it_was_done() -> None:
     assert Timeline(timeless).file_state_at("a.py").text == "3\n"
 
 
-def test_a_diff_begins_with_what_was_first_seen_and_ends_where_it_is_asked_to() -> None:
+def test_diff_starts_with_the_first_known_text() -> None:
     talk = Talk()
     talk.read(A, "1\n2\n")
     talk.edit(A, "1", "one")
@@ -359,7 +359,7 @@ def test_a_diff_begins_with_what_was_first_seen_and_ends_where_it_is_asked_to() 
     )
 
 
-def test_broken_and_hostile_calls_are_survived() -> None:
+def test_malformed_calls_are_tolerated() -> None:
     talk = Talk()
     for arguments in ("", "{", "[]", '{"file_path": 3}', '{"file_path": "\\u0000\\u001b[31mx", "content": "y"}'):
         for name in ("Write", "Edit", "Read", "Bash", "apply_patch", "mv"):
@@ -372,7 +372,7 @@ def test_broken_and_hostile_calls_are_survived() -> None:
     assert all(timeline.file_state_at(one.path).path == one.path for one in timeline.files())
 
 
-def test_no_file_is_ever_opened(tmp_path: Path) -> None:
+def test_no_file_is_opened(tmp_path: Path) -> None:
     secret = tmp_path / "a.py"
     secret.write_text("on disk")
     talk = Talk(project=str(tmp_path))
@@ -384,7 +384,7 @@ def test_no_file_is_ever_opened(tmp_path: Path) -> None:
     assert not (tmp_path / "b.py").exists()
 
 
-def test_long_sessions_take_time_in_proportion() -> None:
+def test_long_sessions_take_linear_time() -> None:
     talk = Talk()
     text = "".join(f"line {number}\n" for number in range(200))
     talk.write(A, text)
@@ -394,7 +394,7 @@ def test_long_sessions_take_time_in_proportion() -> None:
     assert len(Timeline(talk.session()).events()) == 3001
 
 
-def test_a_copy_is_written_and_what_it_is_a_copy_of_is_not() -> None:
+def test_copy_is_a_write_of_its_target() -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.bash("cp a.py b.py")
@@ -417,7 +417,7 @@ def test_a_copy_is_written_and_what_it_is_a_copy_of_is_not() -> None:
         "`$(" * 30_000,
     ],
 )
-def test_commands_that_are_made_to_take_long_do_not(command: str) -> None:
+def test_malicious_commands_do_not_take_long(command: str) -> None:
     talk = Talk()
     talk.write(A, "1\n")
     talk.bash(f"python -c '{command}'")
@@ -425,7 +425,7 @@ def test_commands_that_are_made_to_take_long_do_not(command: str) -> None:
     assert Timeline(talk.session()).files()
 
 
-def test_importing_it_pulls_in_nothing_that_only_shows() -> None:
+def test_import_does_not_load_rendering() -> None:
     code = "import sys, thresher.timeline; print(*({'rich', 'click', 'tantivy', 'platformdirs'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

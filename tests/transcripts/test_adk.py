@@ -1,4 +1,4 @@
-"""The Agent Development Kit's files beside the fixtures: every layout, both spellings, compactions, the older store."""
+"""Tests of the `adk` format beyond its fixtures: layouts, both key spellings, compactions and the older store."""
 
 import json
 import sqlite3
@@ -52,7 +52,7 @@ def session_of(*events: Any, **facts: Any) -> Json:
     return {"id": "s-1", "app_name": "shop", "user_id": "user", "events": [*events]} | facts
 
 
-def told(session: th.Session) -> list[str]:
+def texts_of(session: th.Session) -> list[str]:
     return [
         message.text or " ".join([*(call.name for call in message.calls), *(f"={one.name}" for one in message.results)])
         for message in session.history
@@ -105,24 +105,24 @@ LAYOUTS: dict[str, tuple[Any, list[tuple[str, list[str]]]]] = {
 @pytest.mark.parametrize(("value", "expected"), LAYOUTS.values(), ids=list(LAYOUTS))
 def test_every_layout_is_read(value: Any, expected: list[tuple[str, list[str]]], tmp_path: Path) -> None:
     path = write(tmp_path, value)
-    assert [(one.id, told(one)) for one in th.read_all(path)] == expected
+    assert [(one.id, texts_of(one)) for one in th.read_all(path)] == expected
 
 
-def test_events_may_stand_one_a_line(tmp_path: Path) -> None:
+def test_events_can_be_one_per_line(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("".join(json.dumps(event("user", text)) + "\n" for text in ("One.", "Two.")))
     session = th.read(path)
     assert isinstance(session, th.Session)
-    assert (session.agent, told(session)) == ("adk", ["One.", "Two."])
+    assert (session.agent, texts_of(session)) == ("adk", ["One.", "Two."])
 
 
-def test_a_call_that_was_only_expected_has_no_result(tmp_path: Path) -> None:
+def test_an_expected_call_has_no_result(tmp_path: Path) -> None:
     session = read(tmp_path, [query("Light?", "switch", "switch")])
     assert [call.id for call in session.history[1].calls] == ["switch-1", "switch-2"]
     assert not any(message.role == "tool" for message in session.history)
 
 
-def test_an_invocation_tells_what_was_done_on_the_way(tmp_path: Path) -> None:
+def test_an_invocation_includes_its_intermediate_events(tmp_path: Path) -> None:
     between = {
         "tool_uses": [{"id": "c1", "name": "switch", "args": {}}],
         "tool_responses": [{"id": "c1", "name": "switch", "response": {"result": "on"}}],
@@ -130,9 +130,9 @@ def test_an_invocation_tells_what_was_done_on_the_way(tmp_path: Path) -> None:
     }
     case = {"user_content": {"parts": [{"text": "Light?"}]}, "intermediate_data": between}
     session = read(tmp_path, {"eval_set_id": "e", "eval_cases": [{"eval_id": "c", "conversation": [case, 7]}]})
-    assert told(session) == ["Light?", "switch", "=switch", "It is on."]
+    assert texts_of(session) == ["Light?", "switch", "=switch", "It is on."]
     assert session.history.orphans == ()
-    assert [problem.what for problem in session.problems] == ["an event is no object"]
+    assert [problem.what for problem in session.problems] == ["an event is not a JSON object"]
 
 
 def test_parts_are_read_in_either_spelling(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_parts_are_read_in_either_spelling(tmp_path: Path) -> None:
     }
 
 
-def test_bills_and_models_are_told(tmp_path: Path) -> None:
+def test_usage_and_model_are_read(tmp_path: Path) -> None:
     bill = {
         "prompt_token_count": 100,
         "cached_content_token_count": 40,
@@ -170,7 +170,7 @@ def test_bills_and_models_are_told(tmp_path: Path) -> None:
     assert session.history[0].model == "gemini-2.5-pro"
 
 
-def test_what_no_model_is_shown_is_left_out(tmp_path: Path) -> None:
+def test_content_that_no_model_sees_is_skipped(tmp_path: Path) -> None:
     leave = {"function_call": {"id": "r", "name": "adk_request_confirmation", "args": {}}}
     session = read(
         tmp_path,
@@ -183,25 +183,24 @@ def test_what_no_model_is_shown_is_left_out(tmp_path: Path) -> None:
             event("shop", "Paid.", {"text": ""}),
         ),
     )
-    assert told(session) == ["Pay.", "Paid."]
+    assert texts_of(session) == ["Pay.", "Paid."]
     assert session.records == {"user": 1, "partial": 1, "shop": 4}
 
 
-def test_what_was_said_aloud_is_one_message_a_speaker(tmp_path: Path) -> None:
-    def heard(key: str, said: str) -> Json:
+def test_transcriptions_by_one_speaker_are_one_message(tmp_path: Path) -> None:
+    def transcription(key: str, said: str) -> Json:
         return {"author": "shop", "invocation_id": "e-1", "timestamp": 1.0, key: {"text": said}}
 
-    ears, mouth = "input_transcription", "output_transcription"
-    session = read(
-        tmp_path, session_of(heard(ears, "What "), heard(ears, "now?"), heard(mouth, "Noth"), heard(mouth, "ing."))
-    )
+    user, model = "input_transcription", "output_transcription"
+    rows = (transcription(user, "What "), transcription(user, "now?"), transcription(model, "Noth"))
+    session = read(tmp_path, session_of(*rows, transcription(model, "ing.")))
     assert [(one.author, one.text) for one in session.history] == [("human", "What now?"), ("model", "Nothing.")]
 
 
-# --- compactions and what was taken back -----------------------------------------------------------------------------
+# --- compactions and rewinds -----------------------------------------------------------------------------------------
 
 
-def test_a_summary_stands_where_its_span_ends(tmp_path: Path) -> None:
+def test_a_summary_is_placed_where_its_span_ends(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         session_of(
@@ -227,18 +226,18 @@ def test_a_summary_stands_where_its_span_ends(tmp_path: Path) -> None:
 
 def test_a_summary_that_covers_another_replaces_it(tmp_path: Path) -> None:
     rows = [event("user", "One.", time=1), compaction("One.", 1, 1, time=2), event("user", "Two.", time=3)]
-    assert told(read(tmp_path, session_of(*rows, compaction("Both.", 1, 3, time=4)))) == ["Both."]
+    assert texts_of(read(tmp_path, session_of(*rows, compaction("Both.", 1, 3, time=4)))) == ["Both."]
 
 
-def test_a_summary_without_a_span_covers_all_and_one_without_words_nothing(tmp_path: Path) -> None:
+def test_a_summary_without_a_span_covers_everything_and_an_empty_one_nothing(tmp_path: Path) -> None:
     spanless = event("shop", actions={"compaction": {"compacted_content": {"parts": [{"text": "All."}]}}})
-    assert told(read(tmp_path, session_of(event("user", "One."), spanless))) == ["All."]
-    silent = read(tmp_path, session_of(event("user", "One."), compaction("", 0, 9)))
-    assert (told(silent), silent.compactions, len(silent.problems)) == (["One."], 0, 1)
+    assert texts_of(read(tmp_path, session_of(event("user", "One."), spanless))) == ["All."]
+    empty = read(tmp_path, session_of(event("user", "One."), compaction("", 0, 9)))
+    assert (texts_of(empty), empty.compactions, len(empty.problems)) == (["One."], 0, 1)
 
 
-def test_an_invocation_that_was_gone_back_behind_is_a_branch(tmp_path: Path) -> None:
-    def back(invocation: str) -> Json:
+def test_a_rewind_moves_invocations_to_a_branch(tmp_path: Path) -> None:
+    def rewind(invocation: str) -> Json:
         return event("user", invocation="e-9", actions={"rewind_before_invocation_id": invocation})
 
     rows = [
@@ -246,10 +245,10 @@ def test_an_invocation_that_was_gone_back_behind_is_a_branch(tmp_path: Path) -> 
         event("user", "Two.", invocation="e-2"),
         event("shop", "Three.", invocation="e-2"),
     ]
-    session = read(tmp_path, session_of(*rows, back("e-2"), event("user", "Four.", invocation="e-3"), back("e-2")))
-    assert told(session) == ["One.", "Four."]
+    session = read(tmp_path, session_of(*rows, rewind("e-2"), event("user", "Four.", invocation="e-3"), rewind("e-2")))
+    assert texts_of(session) == ["One.", "Four."]
     assert [(branch.after_message_id, len(branch.history)) for branch in session.branches] == [("a", 2)]
-    assert "gone back to" in session.problems[0].what
+    assert "does not exist" in session.problems[0].what
 
 
 # --- the store -------------------------------------------------------------------------------------------------------
@@ -272,17 +271,17 @@ def store(folder: Path, script: str) -> Path:
     return path
 
 
-def test_the_older_store_is_read_without_its_python_objects(tmp_path: Path) -> None:
+def test_the_older_store_is_read_without_unpickling(tmp_path: Path) -> None:
     (tmp_path / "shop" / ".adk").mkdir(parents=True)
     path = store(tmp_path / "shop" / ".adk", OLDER)
     assert th.sniff(path) == "adk"
     session = th.read(path)
     assert isinstance(session, th.Session)
-    assert (session.id, told(session), session.project) == ("s-1", ["Hi."], str(tmp_path / "shop"))
+    assert (session.id, texts_of(session), session.project) == ("s-1", ["Hi."], str(tmp_path / "shop"))
     assert session.history[0].time
 
 
-def test_a_store_lists_its_sessions_and_reads_those_that_are_wanted(tmp_path: Path) -> None:
+def test_a_store_lists_its_sessions_and_reads_only_the_wanted_ones(tmp_path: Path) -> None:
     more = "INSERT INTO sessions VALUES ('shop', 'u', 's-2', '{}', '2026-01-02', '2026-01-02');"
     path = store(tmp_path, OLDER + more)
     before = list_session_versions(path)
@@ -297,7 +296,7 @@ def test_a_store_lists_its_sessions_and_reads_those_that_are_wanted(tmp_path: Pa
     assert (after["s-1"] == before["s-1"], after["s-2"] == before["s-2"]) == (True, False)
 
 
-def test_sessions_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_sessions_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:
     case = {"eval_id": "c", "conversation": [{"user_content": {"parts": [{"text": "Hi."}]}}]}
     cases = [case | {"eval_id": "c-3"}, case, case]
     sessions = th.read_all(write(tmp_path, {"eval_set_id": "e", "eval_cases": cases}))
@@ -307,7 +306,7 @@ INSERT INTO sessions VALUES ('shop', 'w', 's-1', '{}', '2026-01-02', '2026-01-02
 INSERT INTO events VALUES ('e1', 'shop', 'w', 's-1', 'i', 'user', NULL, 1, '{"parts": [{"text": "Ho."}]}', NULL);
 """
     path = store(tmp_path, OLDER + more)
-    found = {one.id: told(one) for one in th.read_all(path)}
+    found = {one.id: texts_of(one) for one in th.read_all(path)}
     assert found == {"shop/u/s-1": ["Hi."], "shop/w/s-1": ["Ho."]}
     assert [*(list_session_versions(path) or ())] == [*found]
 
@@ -335,14 +334,14 @@ def test_other_documents_are_not_claimed(value: Any, tmp_path: Path) -> None:
     assert th.sniff(tmp_path / "x.json") != "adk"
 
 
-def test_a_document_of_another_kind_is_a_clear_error(tmp_path: Path) -> None:
+def test_an_unrelated_document_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"name": "x"}')
     with pytest.raises(th.ThresherError, match="Agent Development Kit"):
         th.read(tmp_path / "x.json", format="adk")
 
 
 def test_the_recordings_agree_with_their_counts(shared_data: Path) -> None:
-    """The index counts what was asked and answered in eval sets: no tools, no words between, no older files."""
+    """Compare with the index, which counts prompts and answers of eval sets, not tools or intermediate responses."""
     found = [*recordings.indexed(shared_data, "adk")]
     assert len(found) == 17
     for expected, sessions in found:

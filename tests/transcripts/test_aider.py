@@ -1,4 +1,4 @@
-"""Aider's histories beside the fixture: whose a line is, the layouts of edits, what became of them, runs that grow."""
+"""Aider histories: authors of lines, layouts of edits, their results, and runs that grow."""
 
 import json
 from collections import Counter
@@ -19,17 +19,17 @@ STARTED = "\n# aider chat started at 2025-03-04 09:15:00\n\n"
 
 
 def asked(*lines: str) -> str:
-    """As Aider writes what a user types."""
+    """Format a prompt as Aider does."""
     return "\n" + "".join(f"#### {line}".rstrip() + "  \n" for line in lines)
 
 
 def told(*lines: str) -> str:
-    """As Aider writes what it prints itself."""
+    """Format Aider's output as Aider does."""
     return "".join(f"> {line}".rstrip() + "  \n" for line in lines)
 
 
 def said(text: str) -> str:
-    """As Aider writes an answer."""
+    """Format an answer as Aider does."""
     return f"\n{text.strip()}\n\n"
 
 
@@ -68,7 +68,7 @@ def test_every_run_is_a_session_that_keeps_its_name_while_the_file_grows(tmp_pat
     assert [str(session.started) for session in after[1:]] == ["2025-03-04 09:15:00+00:00", "2025-03-04 09:16:00+00:00"]
 
 
-def test_what_stands_before_the_first_run_is_one_if_it_says_something(tmp_path: Path) -> None:
+def test_lines_before_the_first_header_are_a_run_if_not_blank(tmp_path: Path) -> None:
     first, second = read(tmp_path, "-*- mode: text -*-\n", told("warming up"), asked("Hello?"), said("Hi."), STARTED)
     assert (first.id, spoken(first), first.started) == ("beginning", [("human", "Hello?"), ("model", "Hi.")], None)
     assert (second.id, len(second.history)) == ("20250304-091500", 0)
@@ -76,13 +76,13 @@ def test_what_stands_before_the_first_run_is_one_if_it_says_something(tmp_path: 
     assert only.id == "20250304-091500"
 
 
-def test_a_start_that_is_no_time_is_named(tmp_path: Path) -> None:
+def test_an_invalid_start_time_is_reported(tmp_path: Path) -> None:
     [session] = read(tmp_path, STARTED.replace("03-04", "13-44"), asked("Hello?"))
     assert (session.id, session.started) == ("20251344-091500", None)
-    assert [(problem.line, problem.done) for problem in session.problems] == [(2, "it has none")]
+    assert [(problem.line, problem.done) for problem in session.problems] == [(2, "ignored")]
 
 
-def test_the_facts_of_a_run_are_told_before_its_first_prompt(tmp_path: Path) -> None:
+def test_output_before_the_first_prompt_is_metadata(tmp_path: Path) -> None:
     facts = told(
         "Aider v0.50.1-dev", "Models: big⚡ with ♾️ diff edit format, weak model small", "Git working dir: /w/app"
     )
@@ -97,37 +97,37 @@ def test_a_project_is_the_folder_of_its_history(tmp_path: Path) -> None:
     assert one(tmp_path, asked("Hello?"), name="copy.md").project == ""
 
 
-# --- whose a line is -------------------------------------------------------------------------------------------------
+# --- authors ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_models_headings_and_quotes_are_its_own(tmp_path: Path) -> None:
+def test_headings_and_quotes_in_an_answer_belong_to_the_model(tmp_path: Path) -> None:
     answer = "#### First\n\n> They say so.\n\n```\n#### hash\n> mark\n```\nEnd."
     session = one(tmp_path, asked("Explain."), said(answer), told("Tokens: 10 sent, 20 received."), asked("Thanks."))
     assert spoken(session) == [("human", "Explain."), ("model", answer), ("human", "Thanks.")]
 
 
-def test_code_that_was_cut_off_ends_where_the_user_speaks(tmp_path: Path) -> None:
+def test_unclosed_code_ends_at_the_next_user_line(tmp_path: Path) -> None:
     cut = "kettle.py\n```python\n<<<<<<< SEARCH\nLIMIT = 90\n======="
     session = one(tmp_path, asked("Go."), said(cut), asked("/clear"), asked("Again."), said("```\nLIMIT\n```"))
     assert [author for author, _ in spoken(session)] == ["human", "model", "human", "human", "model"]
     assert edits(session) == []
 
 
-def test_an_output_of_many_lines_is_quoted_only_where_it_begins(tmp_path: Path) -> None:
+def test_only_the_first_line_of_an_output_has_the_prefix(tmp_path: Path) -> None:
     output = "> 3 tests  ran\n\n    def test():\n>       assert False\nodd  \nlines\n\nE  failed  \n"
     session = one(tmp_path, asked("/run pytest"), output, asked("Fix it."), said("Yes."))
     text = "3 tests  ran\n\n    def test():\n>       assert False\nodd\nlines"
     assert spoken(session)[1] == ("tool", text)
 
 
-def test_a_bill_of_two_lines_ends_the_answer_before_it(tmp_path: Path) -> None:
+def test_usage_on_two_lines_ends_the_answer_before_it(tmp_path: Path) -> None:
     bill = "> Tokens: 1.2k sent, 9 received.\nCost: $0.01 message, $0.02 session.  \n"
     session = one(tmp_path, asked("Hello?"), said("Hi."), bill, asked("More?"), said("No."))
     assert [text for _, text in spoken(session)] == ["Hello?", "Hi.", "More?", "No."]
     assert session.history[1].usage == Usage(1200, 9)
 
 
-def test_where_an_editor_took_the_spaces_away_what_looks_like_aiders_is(tmp_path: Path) -> None:
+def test_without_trailing_spaces_the_prefix_decides(tmp_path: Path) -> None:
     code = "Look:\n\n```\n\n> not a quote\n\n#### not a prompt\n```"
     pieces = (
         asked("Show me.", "", "Now."),
@@ -146,7 +146,7 @@ def test_where_an_editor_took_the_spaces_away_what_looks_like_aiders_is(tmp_path
     assert spoken(cut) == [("human", "Show me."), ("model", "```\ncode"), ("human", "On."), ("model", "```\nmore\n```")]
 
 
-def test_line_ends_and_wrong_bytes_of_other_systems(tmp_path: Path) -> None:
+def test_windows_line_breaks_and_invalid_bytes_are_read(tmp_path: Path) -> None:
     path = tmp_path / "history.md"
     text = STARTED + asked("Caf\u00e9?", "", "Yes.") + said("One.\n\nTwo.") + told("Tokens: 10 sent, 20 received.")
     path.write_bytes(b"\xef\xbb\xbf" + text.lstrip().replace("\n", "\r\n").encode())
@@ -174,7 +174,7 @@ def test_a_question_that_a_command_repeats_is_read_once(tmp_path: Path) -> None:
         ("I ran this command:", "ls"),
     ],
 )
-def test_what_aider_asks_in_the_users_name_is_its_own(tmp_path: Path, lines: tuple[str, ...]) -> None:
+def test_prompts_that_aider_generates_have_the_harness_as_author(tmp_path: Path, lines: tuple[str, ...]) -> None:
     session = one(tmp_path, asked("/lint"), asked(*lines), said("Done."))
     assert [author for author, _ in spoken(session)] == ["human", "harness", "model"]
 
@@ -190,7 +190,7 @@ def test_what_aider_asks_in_the_users_name_is_its_own(tmp_path: Path, lines: tup
         ("Tokens: 5.0k sent, 1.0k cache write, 3.0k cache hit, 1.2M received.", Usage(1000, 1_200_000, 3000, 1000)),
     ],
 )
-def test_a_bill_tells_what_a_cache_served(tmp_path: Path, line: str, usage: Usage) -> None:
+def test_usage_includes_cached_tokens(tmp_path: Path, line: str, usage: Usage) -> None:
     session = one(
         tmp_path,
         asked("Hello?"),
@@ -210,7 +210,7 @@ def test_a_bill_tells_what_a_cache_served(tmp_path: Path, line: str, usage: Usag
         ("<think>\nHm, cut", "Hm, cut", ""),
     ],
 )
-def test_thinking_is_told_from_words(tmp_path: Path, text: str, thought: str, words: str) -> None:
+def test_thinking_is_separated_from_text(tmp_path: Path, text: str, thought: str, words: str) -> None:
     parts = one(tmp_path, asked("Hello?"), said(text)).history[1].parts
     assert parts == (Thinking(thought), *([Text(words)] if words else []))
 
@@ -234,7 +234,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
-def test_a_block_is_an_edit_in_its_place(tmp_path: Path, layout: str) -> None:
+def test_a_search_replace_block_is_an_edit(tmp_path: Path, layout: str) -> None:
     session = one(tmp_path, asked("Go."), said(f"Before.\n\n{layout}\n\nAfter."), told("Applied edit to src/a.py"))
     before, call, after = session.history[1].parts
     assert (before, after) == (Text("Before."), Text("After."))
@@ -243,7 +243,7 @@ def test_a_block_is_an_edit_in_its_place(tmp_path: Path, layout: str) -> None:
     assert [result.text for result in session.history[2].results] == ["Applied edit to src/a.py"]
 
 
-def test_a_block_without_a_name_is_of_the_file_before_or_of_the_one_that_was_edited(tmp_path: Path) -> None:
+def test_a_block_without_a_name_edits_the_previous_or_the_only_edited_file(tmp_path: Path) -> None:
     fenced = f"```\n{BLOCK}\n```"
     session = one(tmp_path, asked("Go."), said(f"src/a.py\n{fenced}\n\nAnd:\n\n{fenced}"))
     assert edits(session) == [("search_replace", SWAP)] * 2
@@ -252,7 +252,7 @@ def test_a_block_without_a_name_is_of_the_file_before_or_of_the_one_that_was_edi
     assert edits(one(tmp_path, asked("Go."), said(f"Here it is:\n\n{fenced}"))) == []
 
 
-def test_blocks_may_share_a_fence_and_hold_marks_of_their_own(tmp_path: Path) -> None:
+def test_blocks_can_share_a_fence_and_contain_marks(tmp_path: Path) -> None:
     inner = "    <<<<<<< SEARCH\n    ..."
     text = f"doc.md\n```\n<<<<<<< SEARCH\n{inner}\n=======\nnew\n>>>>>>> REPLACE\n\n{BLOCK}\n```"
     found = [fields["search"] for _, fields in edits(one(tmp_path, asked("Go."), said(text)))]
@@ -265,7 +265,7 @@ DIFF = f"```diff\n{DIFF_A}--- b.py\n+++ b.py\n@@ ... @@\n+d\n```"
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-a\n+b\n*** End Patch"
 
 
-def test_a_whole_file_is_an_edit_where_aider_says_so(tmp_path: Path) -> None:
+def test_a_whole_file_is_an_edit_if_aider_reports_one(tmp_path: Path) -> None:
     text = f"README.md\n```\n{WHOLE}```\n\nother.py\n```\nprint()\n```"
     shown = one(tmp_path, asked("Show."), said(text))
     session = one(tmp_path, asked("Write."), said(text), told("Applied edit to README.md"))
@@ -328,7 +328,7 @@ OUTCOMES: dict[str, tuple[tuple[str, ...], list[tuple[str, bool]]]] = {
 
 
 @pytest.mark.parametrize(("lines", "expected"), OUTCOMES.values(), ids=list(OUTCOMES))
-def test_what_became_of_an_edit_is_its_result(
+def test_aiders_report_on_an_edit_is_its_result(
     tmp_path: Path, lines: tuple[str, ...], expected: list[tuple[str, bool]]
 ) -> None:
     session = one(tmp_path, asked("Go."), said(TWO), told("Tokens: 1 sent, 1 received.", *lines), asked("Well?"))
@@ -339,7 +339,7 @@ def test_what_became_of_an_edit_is_its_result(
     assert session.history[-1].text == "Well?"
 
 
-def test_of_two_blocks_in_one_file_the_one_that_is_shown_again_failed(tmp_path: Path) -> None:
+def test_the_block_that_aider_repeats_has_failed(tmp_path: Path) -> None:
     other = BLOCK.replace("\na\n", "\nz  y\n")
     failed = (
         CONFORM,
@@ -352,13 +352,13 @@ def test_of_two_blocks_in_one_file_the_one_that_is_shown_again_failed(tmp_path: 
     assert first.id != second.id
 
 
-def test_what_else_is_printed_is_an_output_of_its_own(tmp_path: Path) -> None:
+def test_other_output_is_a_message(tmp_path: Path) -> None:
     lines = ("Applied edit to a.py", "Commit 1a2b3c4 fix: b", "Applied edit to b.py")
     session = one(tmp_path, asked("Go."), said(TWO), told(*lines), asked("/run make"), told("ok", "done"))
     assert spoken(session)[-3:] == [("tool", "Commit 1a2b3c4 fix: b"), ("human", "/run make"), ("tool", "ok\ndone")]
 
 
-def test_the_timeline_knows_what_was_edited(tmp_path: Path) -> None:
+def test_the_timeline_includes_the_edits(tmp_path: Path) -> None:
     first, second = read(tmp_path, FIXTURE.read_text(encoding="utf-8"))
     assert [(event.path, event.failed) for event in Timeline(first).events()] == [
         ("kettle.py", False),
@@ -372,13 +372,13 @@ def test_the_timeline_knows_what_was_edited(tmp_path: Path) -> None:
 
 
 def test_every_recorded_run_is_read(shared_data: Path) -> None:
-    """The index counts marks, wherever they stand; where it differs, these are the reasons.
+    """The index counts marks in any position. The counts differ for these reasons.
 
-    Sessions: one more, which is what stands before the first header. Messages: the index has two for each block of
-    `#### ` lines below a header (982). Seven of these are headings or code in answers, and one, which has lost its two
-    spaces, is taken for such; 8 are empty prompts, and 57 questions that a command repeats. Edits: the index counts
-    each line with the mark of a search block; 37 of them are quoted in errors, 2 are in other code, and 29 are in
-    blocks that were cut off, malformed, or inside another.
+    Sessions: one more, for the lines before the first header. Messages: the index has two for each block of `#### `
+    lines below a header (982). Seven of these are headings or code in answers, and one without its two trailing spaces
+    counts as such; 8 are empty prompts, and 57 are questions that a command repeats. Edits: the index counts each line
+    with the mark of a search block; 37 of them are quotes in errors, 2 are in other code, and 29 are in blocks that are
+    truncated, malformed, or inside another.
     """
     [(row, sessions)] = recordings.indexed(shared_data, "aider")
     messages = [message for session in sessions for message in session.messages()]
@@ -407,7 +407,7 @@ def test_every_recorded_run_is_read(shared_data: Path) -> None:
         "# aider chat started at some time\n",
     ],
 )
-def test_other_texts_are_not_aiders(tmp_path: Path, text: str) -> None:
+def test_other_texts_are_not_detected_as_aider(tmp_path: Path, text: str) -> None:
     path = tmp_path / "notes.md"
     path.write_text(text)
     assert th.sniff(path) is None
@@ -421,25 +421,25 @@ def test_other_texts_are_not_aiders(tmp_path: Path, text: str) -> None:
         asked("Where?") + said("[here](a.md)") + STARTED,
     ],
 )
-def test_what_looks_like_json_below_the_first_line_is_said_by_someone(tmp_path: Path, text: str) -> None:
+def test_json_below_the_first_line_is_text(tmp_path: Path, text: str) -> None:
     assert [message.author for message in read(tmp_path, text)[0].history] == ["human", "model"]
 
 
-def test_a_file_that_is_said_to_be_aiders_is_read(tmp_path: Path) -> None:
+def test_any_file_is_read_with_an_explicit_format(tmp_path: Path) -> None:
     path = tmp_path / "empty.md"
     path.touch()
     [session] = th.read_all(path, format="aider")
     assert (len(session.history), len(session.problems)) == (0, 1)
 
 
-def test_only_what_is_named_is_looked_for(tmp_path: Path) -> None:
+def test_only_configured_files_are_discovered(tmp_path: Path) -> None:
     assert FORMAT.homes({}, tmp_path) == []
     named, here = FORMAT.homes({"PWD": "/w/app", "AIDER_CHAT_HISTORY_FILE": "log/chat[1].md"}, tmp_path)
     assert (named.folder, named.pattern) == (Path("/w/app/log"), "chat[[]1].md")
     assert (here.folder, here.pattern) == (Path("/w/app"), ".aider.chat.history.md")
 
 
-def test_a_long_answer_takes_no_longer_than_it_should(tmp_path: Path) -> None:
+def test_a_long_answer_takes_linear_time(tmp_path: Path) -> None:
     open_blocks = "<<<<<<< SEARCH\n```diff\n*** Begin Patch\na.py\n```python\n" * 20_000
     session = one(tmp_path, asked("Go."), said(open_blocks), told("Applied edit to a.py", *["- x"] * 20_000))
     assert edits(session) == []

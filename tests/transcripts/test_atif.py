@@ -1,8 +1,7 @@
-"""ATIF documents beside the fixture: runs beside a run, pictures, results without a name, and what is odd."""
+"""Tests of the `atif` format beyond its fixture: sub-agent files, images, unnamed results and malformed documents."""
 
 import base64
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import recordings
 import thresher as th
 from thresher.model import Image, Summary, Text, ToolResult, Unknown
-from thresher.transcripts.atif.reader import FORMAT
+from thresher.transcripts.atif.reader import find_atif_homes
 
 Json = dict[str, Any]
 
@@ -43,14 +42,14 @@ def read(folder: Path, *steps: Any, name: str = "trajectory.json", **fields: Any
 
 
 def answers(session: th.Session) -> dict[str, str]:
-    return {found.call_id: found.text for one in session.messages() for found in one.results}
+    return {result.call_id: result.text for message in session.messages() for result in message.results}
 
 
-def whats(session: th.Session) -> list[str]:
+def problem_texts(session: th.Session) -> list[str]:
     return [problem.what for problem in session.problems]
 
 
-def test_what_names_no_call_answers_the_last_that_are_open(tmp_path: Path) -> None:
+def test_unnamed_results_answer_the_last_open_calls(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         called("a", "b", results=[result("all of it")]),
@@ -64,13 +63,13 @@ def test_what_names_no_call_answers_the_last_that_are_open(tmp_path: Path) -> No
     assert session.history.orphans == ()
 
 
-def test_two_results_of_one_call_are_one(tmp_path: Path) -> None:
+def test_two_results_of_one_call_are_merged(tmp_path: Path) -> None:
     session = read(tmp_path, called("a", results=[result("one", "a"), result("two", "a", extra={"is_error": True})]))
     [found] = [found for one in session.history for found in one.results]
     assert found == ToolResult("a", (Text("one"), Text("two")), is_error=True, name="bash")
 
 
-def test_calls_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_calls_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         called("x", results=[result("one", "x")]),
@@ -80,7 +79,7 @@ def test_calls_of_one_id_are_told_apart(tmp_path: Path) -> None:
     assert answers(session) == {"x": "one", "call-2-1": "two", "call-2-2": "three", "call-2-3": "four"}
 
 
-def test_a_step_may_say_that_its_one_call_failed(tmp_path: Path) -> None:
+def test_a_step_can_mark_its_only_call_as_failed(tmp_path: Path) -> None:
     extra = {"tool_result_is_error": True}
     alone = called("a", results=[result("no", "a")], extra=extra)
     both = called("b", "c", results=[result("x", "b"), result("y", "c")], extra=extra)
@@ -88,7 +87,7 @@ def test_a_step_may_say_that_its_one_call_failed(tmp_path: Path) -> None:
     assert [found.is_error for one in session.history for found in one.results] == [True, False, False]
 
 
-OLD = "Performed context summarization and handoff to continue task."
+OLD_NOTICE = "Performed context summarization and handoff to continue task."
 
 
 @pytest.mark.parametrize(
@@ -96,10 +95,10 @@ OLD = "Performed context summarization and handoff to continue task."
     [
         ({"context_management": {"type": "compaction", "boundary": "replace"}}, "Compacted."),
         ({"context_management": {"type": "compaction"}}, "Compacted."),
-        (None, OLD),
+        (None, OLD_NOTICE),
     ],
 )
-def test_a_summary_may_be_what_the_user_is_made_to_say_next(tmp_path: Path, extra: Any, message: str) -> None:
+def test_the_next_user_step_can_be_the_summary(tmp_path: Path, extra: Any, message: str) -> None:
     session = read(
         tmp_path,
         step("user", "Fix it."),
@@ -114,17 +113,17 @@ def test_a_summary_may_be_what_the_user_is_made_to_say_next(tmp_path: Path, extr
 
 
 @pytest.mark.parametrize("boundary", ["append", "truncate", "whim"])
-def test_other_changes_of_the_context_start_nothing(tmp_path: Path, boundary: str) -> None:
-    told = {"context_management": {"type": "injection", "boundary": boundary}}
-    shown = {"results": [result("A fact.")]}
+def test_other_context_changes_start_no_segment(tmp_path: Path, boundary: str) -> None:
+    extra = {"context_management": {"type": "injection", "boundary": boundary}}
+    facts = {"results": [result("A fact.")]}
     session = read(
-        tmp_path, step("user", "Go."), step("agent", "Yes."), step("system", "Note.", extra=told, observation=shown)
+        tmp_path, step("user", "Go."), step("agent", "Yes."), step("system", "Note.", extra=extra, observation=facts)
     )
     assert session.compactions == 0
     assert [(one.author, one.text) for one in session.history][2:] == [("harness", "Note."), ("harness", "A fact.")]
 
 
-def test_runs_beside_the_run_are_its_children(tmp_path: Path) -> None:
+def test_runs_in_files_next_to_the_run_are_children(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     inner = document(step("user", "Count."), step("agent", "Three."), session_id="s2")
     (tmp_path / "sub" / "count.json").write_text(json.dumps(inner))
@@ -144,10 +143,10 @@ def test_runs_beside_the_run_are_its_children(tmp_path: Path) -> None:
     assert (child.id, child.parent, child.call_id) == ("s2", "s1", "a")
     assert child.file == str(tmp_path / "sub" / "count.json")
     assert child.history[0].author == "model"
-    assert whats(session) == ["4 runs of sub-agents are neither in the file nor beside it"]
+    assert problem_texts(session) == ["4 sub-agent runs are not in the file or its folder"]
 
 
-def test_runs_that_name_each_other_are_read_once(tmp_path: Path) -> None:
+def test_runs_that_reference_each_other_are_read_once(tmp_path: Path) -> None:
     for name, other in (("trajectory.json", "b.json"), ("b.json", "trajectory.json")):
         refs = [{"trajectory_path": other}, {"trajectory_path": name}]
         called_once = called("a", results=[result("x", "a", subagent_trajectory_ref=refs)])
@@ -157,7 +156,7 @@ def test_runs_that_name_each_other_are_read_once(tmp_path: Path) -> None:
     assert [(child.file, child.children) for child in session.children] == [(str(tmp_path / "b.json"), ())]
 
 
-def test_sub_agents_of_sub_agents_are_followed_so_far(tmp_path: Path) -> None:
+def test_the_nesting_of_sub_agents_is_limited(tmp_path: Path) -> None:
     inner = document(step("user", "Deep."), trajectory_id="t0")
     for n in range(1, 20):
         inner = document(step("user", "Down."), trajectory_id=f"t{n}", subagent_trajectories=[inner])
@@ -166,10 +165,10 @@ def test_sub_agents_of_sub_agents_are_followed_so_far(tmp_path: Path) -> None:
     while one.children:
         depth, one = depth + 1, one.children[0]
     assert depth == 8
-    assert len(whats(session)) == 3
+    assert len(problem_texts(session)) == 3
 
 
-def test_pictures_beside_the_run_come_along(tmp_path: Path) -> None:
+def test_images_next_to_the_run_are_loaded(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "a.png").write_bytes(b"picture")
     (tmp_path.parent / "secret.png").write_bytes(b"secret")
@@ -197,7 +196,7 @@ def test_pictures_beside_the_run_come_along(tmp_path: Path) -> None:
     assert session.files == (str(tmp_path / "images" / "a.png"),)
 
 
-def test_the_first_prompt_of_a_sub_agent_may_stand_behind_a_reminder(tmp_path: Path) -> None:
+def test_a_sub_agents_prompt_can_follow_a_reminder(tmp_path: Path) -> None:
     steps = [step("user", "<system-reminder>\nBe brief.\n</system-reminder>"), step("user", "Count.")]
     inner = {"trajectory_id": "t", "agent": {"name": "b", "version": "1"}, "steps": steps}
     session = read(tmp_path, step("user", "Go."), subagent_trajectories=[inner])
@@ -205,23 +204,23 @@ def test_the_first_prompt_of_a_sub_agent_may_stand_behind_a_reminder(tmp_path: P
 
 
 @pytest.mark.parametrize(("id_", "parent"), [("a-cont-1", "a"), ("a-cont-3", "a-cont-2"), ("a", ""), ("-cont-1", "")])
-def test_a_run_that_goes_on_says_so_in_its_name(tmp_path: Path, id_: str, parent: str) -> None:
+def test_a_continued_run_has_its_parent_in_its_name(tmp_path: Path, id_: str, parent: str) -> None:
     assert read(tmp_path, step("user", "Go."), session_id=id_).parent == parent
 
 
-def test_what_no_model_did_is_the_harnesss(tmp_path: Path) -> None:
+def test_scripted_steps_have_the_harness_as_author(tmp_path: Path) -> None:
     session = read(tmp_path, step("agent", "Dispatch.", llm_call_count=0, model_name="m"), step("oracle", "Beware."))
     assert [(one.author, one.model, one.usage) for one in session.history] == [("harness", "", None)] * 2
     assert session.records == {"agent": 1, "oracle": 1}
 
 
-def test_what_is_no_step_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_malformed_steps_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     session = read(tmp_path, None, 3, step("user", "Hi."), step("agent", {"a": 1}, observation=[], tool_calls=7))
     assert [problem.line for problem in session.problems] == [1, 2]
     assert [one.parts for one in session.history] == [(Text("Hi."),), (Unknown("", '{"a":1}'),)]
 
 
-def test_a_document_without_steps_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_document_without_steps_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     path.write_text('{"schema_version": "ATIF-v1.7", "agent": {"name": "a"}}')
     with pytest.raises(th.ThresherError, match="ATIF"):
@@ -237,13 +236,13 @@ def test_a_document_without_steps_is_a_clear_error(tmp_path: Path) -> None:
         [{"step_id": 1, "source": "user", "message": "Hi."}],
     ],
 )
-def test_other_documents_are_not_taken_for_runs(tmp_path: Path, value: Any) -> None:
+def test_other_documents_are_not_detected_as_atif(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "d.json"
     path.write_text(json.dumps(value))
     assert th.sniff(path) != "atif"
 
 
-def test_a_document_that_lost_its_version_is_still_known(tmp_path: Path) -> None:
+def test_a_document_without_a_version_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "d.json"
     path.write_text(json.dumps({"agent": {"name": "a"}, "steps": [step("user", "Hi.")]}))
     assert th.sniff(path) == "atif"
@@ -258,19 +257,16 @@ def test_a_document_that_lost_its_version_is_still_known(tmp_path: Path) -> None
         ("win32", {"LOCALAPPDATA": "local"}, "local"),
     ],
 )
-def test_devin_keeps_its_sessions_so(
-    monkeypatch: pytest.MonkeyPatch, platform: str, environment: dict[str, str], folder: str
-) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    [home] = FORMAT.homes(environment, Path("home"))
+def test_homes_include_devins_folder(platform: str, environment: dict[str, str], folder: str) -> None:
+    [home] = find_atif_homes(environment, Path("home"), platform)
     assert (home.folder, home.pattern) == (Path(folder, "devin", "cli", "transcripts"), "*.json")
 
 
 def test_every_recording_is_read(shared_data: Path) -> None:
-    """The index knows nothing of this format, and counts each file as one message without calls.
+    """Compare with the index, which counts each file of this format as one message without calls.
 
-    A step is a message, and each of its results is one more. In the second file the step that compacts and the words
-    after it are one: the summary.
+    A step is a message, and each of its results is one more. In the second file the step that compacts and the step
+    after it are one message: the summary.
     """
     found = {}
     for row, (session,) in recordings.indexed(shared_data, "atif"):

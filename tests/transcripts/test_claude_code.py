@@ -1,4 +1,4 @@
-"""The layouts that Claude Code has used."""
+"""Layouts of Claude Code files."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_inline_sidechains_become_children(tmp_path: Path) -> None:
     assert len(session.history) == 3
 
 
-def test_agent_files_beside_the_session_become_children(tmp_path: Path) -> None:
+def test_agent_files_next_to_the_session_become_children(tmp_path: Path) -> None:
     path = write(tmp_path / f"{ID}.jsonl", *main_rows("x2"))
     write(tmp_path / "agent-x2.jsonl", *sidechain("x2", "s"))
     write(tmp_path / "agent-other.jsonl", *sidechain("other", "s"))
@@ -90,12 +90,12 @@ def test_a_background_agent_is_linked_by_its_notification(tmp_path: Path) -> Non
     assert session.history[2].author == "harness"
 
 
-def test_an_agent_file_read_alone_says_whose_it_is(tmp_path: Path) -> None:
+def test_an_agent_file_read_alone_has_a_parent(tmp_path: Path) -> None:
     session = read(write(tmp_path / "agent-x5.jsonl", *sidechain("x5", "s")))
     assert (session.id, session.parent, len(session.history)) == ("x5", ID, 2)
 
 
-def test_results_of_parallel_calls_off_the_way_are_brought_back(tmp_path: Path) -> None:
+def test_results_of_parallel_calls_off_the_path_are_restored(tmp_path: Path) -> None:
     one = row("assistant", "a1", "u", call("t1", "Read"))
     two = row("assistant", "a2", "a1", call("t2", "Read"))
     two["message"]["id"] = one["message"]["id"]
@@ -140,7 +140,7 @@ def test_usage_is_taken_once_from_the_last_line_of_a_message(tmp_path: Path) -> 
     assert [(usage.input, usage.output) for usage in usages] == [(2, 631)]
 
 
-def test_a_line_reads_the_same_strictly_and_loosely_decoded(tmp_path: Path) -> None:
+def test_strict_and_lenient_decoding_agree(tmp_path: Path) -> None:
     sample = next(path for path in write_samples(tmp_path) if path.stat().st_size > 100_000)
     records = [json.loads(line) for line in sample.read_text(encoding="utf-8").splitlines()]
     for record in records:
@@ -166,7 +166,7 @@ def test_arguments_keep_the_exact_text_of_the_file(tmp_path: Path) -> None:
     assert found.arguments.startswith('{ "limit":1.50,')
 
 
-def test_a_team_mates_words_do_not_end_the_conversation(tmp_path: Path) -> None:
+def test_a_teammates_message_does_not_end_the_conversation(tmp_path: Path) -> None:
     rows = [row("user", "u", None, "Go."), row("assistant", "a", "u", [{"type": "text", "text": "Going."}])]
     rows.append(row("user", "t", "u", "Me too.", teamName="others"))
     session = read(write(tmp_path / f"{ID}.jsonl", *rows))
@@ -174,7 +174,7 @@ def test_a_team_mates_words_do_not_end_the_conversation(tmp_path: Path) -> None:
     assert [message.text for message in session.branches[0].history] == ["Me too."]
 
 
-def test_a_name_that_no_file_can_have_leads_nowhere(tmp_path: Path) -> None:
+def test_an_invalid_file_name_is_ignored(tmp_path: Path) -> None:
     for agent in ("a" * 5000, "a\0b", "../" * 50):
         session = read(write(tmp_path / f"{ID}.jsonl", *sidechain(agent, "s"), row("user", "u", None, "Hello there.")))
         assert "Hello there." in [message.text for message in session.messages()]

@@ -1,4 +1,4 @@
-"""Cline's files: what stands beside them, summaries and cuts, blocks of every version, and odd ones."""
+"""Tests of the `cline` format: sidecar files, summaries and truncation, blocks of every version, malformed files."""
 
 import gzip
 import json
@@ -46,11 +46,11 @@ def result(id_: Any, content: Any = "done", **fields: Any) -> Json:
     return {"type": "tool_result", "tool_use_id": id_, "content": content, **fields}
 
 
-def task(folder: Path, *rows: Any, **beside: Any) -> Path:
-    """A task's folder in an editor's storage, with the files beside its conversation by their names."""
+def task(folder: Path, *rows: Any, **sidecars: Any) -> Path:
+    """Write a task's folder in an editor's storage, with sidecar files by name."""
     root = folder / "globalStorage" / "ext"
     path = root / "tasks" / "t1" / "api_conversation_history.json"
-    for name, value in (("tasks/t1/api_conversation_history", rows), *beside.items()):
+    for name, value in (("tasks/t1/api_conversation_history", rows), *sidecars.items()):
         target = root / ("state/taskHistory" if name == "taskHistory" else f"tasks/t1/{Path(name).name}")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.with_suffix(".json").write_text(value if isinstance(value, str) else json.dumps(value))
@@ -90,18 +90,18 @@ def seconds(message: Message) -> float:
     return message.time.timestamp() - START / 1000
 
 
-# Beside a task
+# Sidecar files of a task
 
 
-def request(at: int, *, last: int | None = None, **told: Any) -> Json:
+def request(at: int, *, last: int | None = None, **fields: Any) -> Json:
     index = {} if last is None else {"conversationHistoryIndex": last}
-    return {"ts": START + at * 1000, "type": "say", "say": "api_req_started", "text": json.dumps(told), **index}
+    return {"ts": START + at * 1000, "type": "say", "say": "api_req_started", "text": json.dumps(fields), **index}
 
 
 ROWS = (user("<task>\nGo.\n</task>", EDITOR), assistant("One."), user("On.", EDITOR), assistant("Two."))
 
 
-def test_times_bills_and_models_come_from_what_the_user_saw(tmp_path: Path) -> None:
+def test_times_usage_and_models_come_from_the_ui_messages(tmp_path: Path) -> None:
     seen = [
         {"ts": START, "type": "say", "say": "text", "text": "Go."},
         request(1, last=-1, tokensIn=10, tokensOut=2, cacheReads=3, cacheWrites=4, cost=0.1)
@@ -117,7 +117,7 @@ def test_times_bills_and_models_come_from_what_the_user_saw(tmp_path: Path) -> N
     assert session.files == (str(tmp_path / "globalStorage/ext/tasks/t1/ui_messages.json"),)
 
 
-def test_bills_go_to_the_next_answer_where_both_have_times(tmp_path: Path) -> None:
+def test_usage_is_matched_by_time(tmp_path: Path) -> None:
     rows = [row | {"ts": START + number * 10_000} for number, row in enumerate(ROWS)]
     seen = [
         request(1, tokensIn=10, tokensOut=1, cacheReads=6, apiProtocol="openai"),
@@ -128,14 +128,14 @@ def test_bills_go_to_the_next_answer_where_both_have_times(tmp_path: Path) -> No
     assert [message.usage for message in session.history][1::2] == [Usage(4, 1, 6), Usage(7, 1, 6)]
 
 
-def test_bills_without_places_are_given_in_order_if_there_is_one_for_each_answer(tmp_path: Path) -> None:
+def test_usage_without_an_index_is_matched_in_order_if_the_counts_are_equal(tmp_path: Path) -> None:
     seen = [request(1, tokensIn=1, tokensOut=1), request(2, tokensIn=2, tokensOut=1)]
     assert [m.usage for m in read(task(tmp_path, *ROWS, ui_messages=seen)).history][1::2] == [Usage(1, 1), Usage(2, 1)]
-    told = read(task(tmp_path, *ROWS, ui_messages=seen[:1]))
-    assert [message.usage for message in told.history] == [None] * 4
+    partial = read(task(tmp_path, *ROWS, ui_messages=seen[:1]))
+    assert [message.usage for message in partial.history] == [None] * 4
 
 
-def test_facts_of_a_cline_task_come_from_the_list_of_all_tasks(tmp_path: Path) -> None:
+def test_facts_of_a_task_come_from_the_task_history(tmp_path: Path) -> None:
     facts = {"id": "t1", "task": "Go on.", "cwdOnTaskInitialization": "/w", "modelId": "m0", "ts": START}
     metadata = {
         "model_usage": [{"ts": START + 5000, "model_id": "m2"}, {"ts": START, "model_id": "m1"}],
@@ -150,34 +150,34 @@ def test_facts_of_a_cline_task_come_from_the_list_of_all_tasks(tmp_path: Path) -
     assert [m.model for m in read(task(tmp_path, *timed)).history][1::2] == ["m2", "m2"]
 
 
-def test_a_list_of_tasks_that_changed_is_read_anew(tmp_path: Path) -> None:
+def test_a_changed_task_history_is_read_again(tmp_path: Path) -> None:
     for title in ("First.", "The second."):
         assert read(task(tmp_path, *ROWS, taskHistory=[{"id": "t1", "task": title}])).title == title
 
 
-def test_a_roo_task_knows_who_started_it(tmp_path: Path) -> None:
+def test_a_roo_task_has_a_parent(tmp_path: Path) -> None:
     item = {"id": "t1", "number": 2, "task": "Find it.", "workspace": "/w", "parentTaskId": "t0", "rootTaskId": "t0"}
     session = read(task(tmp_path, *ROWS, history_item=item))
     assert (session.parent, session.project, session.title) == ("t0", "/w", "Find it.")
     assert [message.author for message in session.history] == ["model", "model", "human", "model"]
 
 
-def test_what_cannot_be_read_beside_it_is_told(tmp_path: Path) -> None:
+def test_unreadable_sidecar_files_are_reported(tmp_path: Path) -> None:
     session = read(task(tmp_path, *ROWS, ui_messages="{torn", history_item="[" * 9, taskHistory="?"))
     assert [problem.what for problem in session.problems] == [
-        "`ui_messages.json` beside it cannot be read",
-        "`history_item.json` beside it cannot be read",
+        "`ui_messages.json` in the same folder cannot be read",
+        "`history_item.json` in the same folder cannot be read",
     ]
     assert len(session.history) == 4
 
 
-def test_facts_of_any_shape_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_malformed_facts_are_ignored(tmp_path: Path) -> None:
     odd = [None, 7, {"say": "api_req_started", "text": "no", "ts": "no", "conversationHistoryDeletedRange": [None]}]
     session = read(task(tmp_path, *ROWS, ui_messages=odd, history_item=[7], task_metadata={"model_usage": [7]}))
     assert (len(session.segments), len(session.history), session.problems) == (1, 4, ())
 
 
-def test_the_editors_state_tells_folder_and_model(tmp_path: Path) -> None:
+def test_the_editor_state_has_the_folder_and_the_model(tmp_path: Path) -> None:
     state = (
         "<environment_details>\n<model>m1</model>\n# Current Workspace Directory (/w/a b) Files\n</environment_details>"
     )
@@ -185,7 +185,7 @@ def test_the_editors_state_tells_folder_and_model(tmp_path: Path) -> None:
     assert (session.project, [message.model for message in session.history][1::2]) == ("/w/a b", ["", "m1"])
 
 
-def test_what_cline_no_longer_sends_is_left_out_of_the_last_segment(tmp_path: Path) -> None:
+def test_the_last_segment_excludes_messages_that_cline_no_longer_sends(tmp_path: Path) -> None:
     rows = [row for n in range(4) for row in (user(f"q{n}", ts=START), assistant(f"a{n}"))]
     seen = [{"conversationHistoryDeletedRange": [2, 3]}, {"conversationHistoryDeletedRange": [2, 5]}, {"ts": START}]
     session = read(task(tmp_path, *rows, ui_messages=seen))
@@ -195,10 +195,10 @@ def test_what_cline_no_longer_sends_is_left_out_of_the_last_segment(tmp_path: Pa
     assert len(whole.segments) == 1
 
 
-# Summaries and cuts
+# Summaries and truncation
 
 
-def test_a_summary_hides_what_roo_keeps_of_it(tmp_path: Path) -> None:
+def test_a_summary_hides_the_summarized_messages(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         assistant("a", condenseParent="c1"),
@@ -213,7 +213,7 @@ def test_a_summary_hides_what_roo_keeps_of_it(tmp_path: Path) -> None:
     assert [type(segment[0].parts[0]) for segment in session.segments[1:]] == [Summary, Summary]
 
 
-def test_a_summary_in_the_users_role_stands_alone(tmp_path: Path) -> None:
+def test_a_summary_in_a_user_message_is_the_first_message(tmp_path: Path) -> None:
     outline = "<system-reminder>\n## a.py\n</system-reminder>"
     rows = [user("<task>\nGo.\n</task>", EDITOR, condenseParent="c1", ts=START), assistant("a", condenseParent="c1")]
     summary = user("## Conversation Summary\nSum.", outline, isSummary=True, condenseId="c1")
@@ -222,7 +222,7 @@ def test_a_summary_in_the_users_role_stands_alone(tmp_path: Path) -> None:
     assert session.history[0].parts == (Summary("## Conversation Summary\nSum."), Text(outline))
 
 
-def test_calls_that_were_kept_with_a_summary_are_answered(tmp_path: Path) -> None:
+def test_calls_kept_with_a_summary_are_answered(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         assistant("a", use("u1", path="a.py"), condenseParent="c1"),
@@ -240,10 +240,10 @@ def test_calls_that_were_kept_with_a_summary_are_answered(tmp_path: Path) -> Non
         ("assistant", False),
     ]
     assert session.history[0].parts == (Summary("Hm."), Summary("Sum."))
-    assert len(list(session.messages())) == 5, "the call was said once"
+    assert len(list(session.messages())) == 5, "the call is counted once"
 
 
-def test_only_the_last_cut_starts_a_segment(tmp_path: Path) -> None:
+def test_only_the_last_truncation_starts_a_segment(tmp_path: Path) -> None:
     marker = {"isTruncationMarker": True}
     session = listed(
         tmp_path,
@@ -266,7 +266,7 @@ def test_a_summary_at_the_start_leaves_no_empty_segment(tmp_path: Path) -> None:
     assert (session.compactions, session.title) == (1, "Hi.")
 
 
-def test_notes_of_a_compaction_are_summaries(tmp_path: Path) -> None:
+def test_compaction_notices_are_summaries(tmp_path: Path) -> None:
     note = "<SYSTEM_NOTICE>\nEarlier context was compacted. Summary of your actions:\nnone</SYSTEM_NOTICE>"
     session = read(core(tmp_path, user("Go.", note, metadata={"kind": "compaction"}), assistant("a")))
     assert session.history[0].parts == (Text("Go."), Summary(note))
@@ -276,7 +276,7 @@ def test_notes_of_a_compaction_are_summaries(tmp_path: Path) -> None:
 # Sessions of the core
 
 
-def test_a_session_has_its_facts_beside_it(tmp_path: Path) -> None:
+def test_facts_of_a_session_come_from_its_sidecar_file(tmp_path: Path) -> None:
     path = core(tmp_path, user("Go."), assistant("a"), system_prompt="Be brief.")
     origin = {"fork": {"forkedFromSessionId": "s0"}, "sessionHistoryOrigin": {"version": "1.2"}}
     manifest = {"session_id": "s1", "cwd": "/w", "prompt": "Go.", "metadata": {"title": "Going"} | origin}
@@ -288,7 +288,7 @@ def test_a_session_has_its_facts_beside_it(tmp_path: Path) -> None:
     assert session.files == (str(path.with_name("s1.json")),)
 
 
-def test_what_is_sent_instead_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_replacement_messages_come_from_the_compaction_file(tmp_path: Path) -> None:
     rows = [user("q1", id="m1"), assistant("a1", id="m2"), user("q2", id="m3"), assistant("a2", id="m4")]
     path = core(tmp_path, *rows, system_prompt="Be brief.")
     shown = [user("Sum.", metadata={"kind": "compaction_summary"}), rows[2]]
@@ -301,17 +301,17 @@ def test_what_is_sent_instead_stands_in_a_file_of_its_own(tmp_path: Path) -> Non
     assert session.history[1].source
     assert session.history[1].source.file == str(beside)
     beside.write_text(json.dumps(state | {"source_message_count": 9}))
-    assert len(read(path).segments) == 1, "it is of another conversation"
+    assert len(read(path).segments) == 1, "it belongs to another conversation"
 
 
-def test_a_sub_agent_is_named_after_its_owner(tmp_path: Path) -> None:
+def test_a_sub_agents_id_includes_its_owner(tmp_path: Path) -> None:
     core(tmp_path).with_name("s1.json").write_text(json.dumps({"cwd": "/w", "metadata": {"title": "Going"}}))
     session = read(core(tmp_path, user("Find it."), assistant("a"), name="agent_7", agent="subagent"))
     assert (session.id, session.parent, session.project, session.title) == ("s1__agent_7", "s1", "/w", "Find it.")
     assert session.history[0].author == "model"
 
 
-def test_results_of_the_core_are_told_as_text(tmp_path: Path) -> None:
+def test_results_of_the_core_are_text(tmp_path: Path) -> None:
     done = {"query": "a.py", "result": "1 | x", "success": True}
     failed = {"query": "b.py", "result": "", "error": "not found", "success": False}
     packed = json.dumps({"query": "edit", "result": [1]}, separators=(",", ":"))
@@ -325,17 +325,17 @@ def test_results_of_the_core_are_told_as_text(tmp_path: Path) -> None:
     assert found[2].content[1] == Unknown("", "5")
 
 
-def test_blocks_may_hold_the_line_that_opens_a_result(tmp_path: Path) -> None:
-    told = "[execute_command for 'x'] Result:\nThe user denied this operation."
-    session = listed(tmp_path, assistant(use("u1", "execute_command")), user(result("u1", told), EDITOR))
+def test_a_result_block_can_start_with_a_result_header(tmp_path: Path) -> None:
+    denied = "[execute_command for 'x'] Result:\nThe user denied this operation."
+    session = listed(tmp_path, assistant(use("u1", "execute_command")), user(result("u1", denied), EDITOR))
     [answered] = [one for m in session.history for one in m.results]
-    assert (answered.text, answered.is_error) == (told, True)
+    assert (answered.text, answered.is_error) == (denied, True)
 
 
 # Calls, thoughts and other blocks
 
 
-def test_calls_in_words_are_answered_by_the_next_message(tmp_path: Path) -> None:
+def test_xml_calls_are_answered_by_the_next_message(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         assistant(READ),
@@ -355,7 +355,7 @@ def test_calls_in_words_are_answered_by_the_next_message(tmp_path: Path) -> None
     assert (answered.call_id, answered.name) == ("call-2-1", "read_file")
 
 
-def test_a_conversation_with_blocks_has_no_calls_in_its_words(tmp_path: Path) -> None:
+def test_a_conversation_with_call_blocks_has_no_xml_calls(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         assistant(READ),
@@ -373,7 +373,7 @@ def test_a_conversation_with_blocks_has_no_calls_in_its_words(tmp_path: Path) ->
     ]
 
 
-def test_calls_without_an_id_of_their_own_are_named_by_their_place(tmp_path: Path) -> None:
+def test_calls_without_a_unique_id_get_one(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         assistant(use("same", path="a"), use(None, path="b"), use("call-2-2", path="c")),
@@ -390,10 +390,10 @@ def test_calls_without_an_id_of_their_own_are_named_by_their_place(tmp_path: Pat
         ("call-4-1", "d"),
     ]
     assert len(history.orphans) == 1
-    assert [problem.what for problem in session.problems] == ["2 calls have no id of their own"]
+    assert [problem.what for problem in session.problems] == ["2 calls have no unique ID"]
 
 
-def test_messages_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_messages_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:
     session = listed(tmp_path, user("a", id="4"), user("b", id="4"), user("c", id=7))
     assert [message.id for message in session.history] == ["1", "4", "3", "4-"]
 
@@ -421,7 +421,7 @@ def test_blocks_of_the_second_version_are_read(tmp_path: Path) -> None:
     assert history[4].parts == (Image("image/png", "aGk="),)
 
 
-def test_thoughts_are_found_wherever_they_are_kept(tmp_path: Path) -> None:
+def test_thinking_is_read_from_every_field(tmp_path: Path) -> None:
     details = {"reasoning_details": [{"type": "reasoning.text", "text": "So.", "signature": "s"}, 7]}
     session = listed(
         tmp_path,
@@ -440,7 +440,7 @@ def test_thoughts_are_found_wherever_they_are_kept(tmp_path: Path) -> None:
     ]
 
 
-def test_bills_stand_in_the_messages_of_newer_versions(tmp_path: Path) -> None:
+def test_newer_messages_include_their_usage(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         assistant("a", metrics={"tokens": {"prompt": 10, "completion": 2, "cached": 4}}, modelInfo={"modelId": "m"}),
@@ -451,7 +451,7 @@ def test_bills_stand_in_the_messages_of_newer_versions(tmp_path: Path) -> None:
     assert session.history[1].model == "m"
 
 
-def test_pictures_and_files_come_along(tmp_path: Path) -> None:
+def test_images_and_files_are_read(tmp_path: Path) -> None:
     session = listed(
         tmp_path,
         user(
@@ -473,10 +473,10 @@ def test_pictures_and_files_come_along(tmp_path: Path) -> None:
     )
 
 
-# Odd files
+# Malformed files
 
 
-def test_what_is_no_message_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_malformed_messages_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     odd: list[Any] = [None, 7, {"role": "user"}, user(), assistant(""), {"content": "x"}, user("y") | {"role": ["z"]}]
     session = listed(tmp_path, *odd, assistant("Still here."))
     assert [problem.line for problem in session.problems] == [2, 3, 4, 5, 6]
@@ -488,19 +488,19 @@ def test_what_is_no_message_is_named_and_the_rest_is_read(tmp_path: Path) -> Non
     assert session.records == {"user": 3, "text": 5, "?": 4, "assistant": 2}
 
 
-def test_a_message_that_is_too_deep_is_named(tmp_path: Path) -> None:
+def test_a_deeply_nested_document_is_not_detected(tmp_path: Path) -> None:
     text = json.dumps([user("<task>\nGo.\n</task>"), assistant(use("u1", deep="@")), assistant("Still here.")])
     (tmp_path / "deep.json").write_text(text.replace('"@"', "[" * 5000 + "]" * 5000))
     assert th.sniff(tmp_path / "deep.json") is None
 
 
-def test_a_packed_file_reads_like_a_plain_one(tmp_path: Path) -> None:
+def test_a_compressed_file_reads_like_a_plain_one(tmp_path: Path) -> None:
     packed = tmp_path / "task.json.gz"
     packed.write_bytes(gzip.compress(FIXTURE.read_bytes()))
     assert [one.parts for one in read(packed).messages()] == [one.parts for one in read(FIXTURE).messages()]
 
 
-def test_a_document_on_one_line_may_be_longer_than_a_record(tmp_path: Path) -> None:
+def test_a_document_on_one_line_can_be_longer_than_a_record(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps([user("<task>\nGo.\n</task>", EDITOR, ts=START), assistant("Done. " * 99)]))
     session = th.read(path, limits=ReadLimits(line=200))
@@ -508,7 +508,7 @@ def test_a_document_on_one_line_may_be_longer_than_a_record(tmp_path: Path) -> N
     assert (session.agent, len(session.history)) == ("cline", 2)
 
 
-def test_a_document_without_messages_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_document_without_messages_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"sessionId": "s1"}')
     with pytest.raises(th.ThresherError, match="Cline"):
@@ -535,16 +535,16 @@ CLAIMED: dict[str, tuple[Any, str, int]] = {
 
 
 @pytest.mark.parametrize(("value", "name", "score"), CLAIMED.values(), ids=list(CLAIMED))
-def test_only_files_that_show_whose_they_are_are_claimed(tmp_path: Path, value: Any, name: str, score: int) -> None:
+def test_only_clines_own_files_are_detected(tmp_path: Path, value: Any, name: str, score: int) -> None:
     path = tmp_path / name
     path.write_text(json.dumps(value))
     assert (th.sniff(path) == "cline") is (score > 0)
 
 
-# Where they are kept
+# Discovery
 
 
-def test_tasks_are_found_below_every_editor_and_command_line(tmp_path: Path) -> None:
+def test_tasks_of_every_editor_and_cli_are_discovered(tmp_path: Path) -> None:
     name = "api_conversation_history.json"
     kept = {
         ".config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/1/" + name,
@@ -556,8 +556,8 @@ def test_tasks_are_found_below_every_editor_and_command_line(tmp_path: Path) -> 
         ".cline/data/sessions/s1/agent_7.messages.json",
         ".kilocode/cli/global/tasks/6/" + name,
     }
-    left = {".cline/data/sessions/s1/s1.json", ".config/Code/User/globalStorage/x/tasks/1/ui_messages.json"}
-    for one in kept | left:
+    others = {".cline/data/sessions/s1/s1.json", ".config/Code/User/globalStorage/x/tasks/1/ui_messages.json"}
+    for one in kept | others:
         (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / one).write_text("[]")
     if sys.platform == "linux":
@@ -577,29 +577,26 @@ def test_tasks_are_found_below_every_editor_and_command_line(tmp_path: Path) -> 
         ("linux", {"CLINE_DATA_DIR": "/e", "CLINE_SESSION_DATA_DIR": "/s"}, "/s"),
     ],
 )
-def test_homes_follow_the_system_and_the_environment(
-    monkeypatch: pytest.MonkeyPatch, platform: str, environment: dict[str, str], folder: str
-) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
-    assert folder in {home.folder.as_posix() for home in find_cline_homes(environment, Path("/h"))}
-    assert all(home.folder.is_relative_to("/h") for home in find_cline_homes({}, Path("/h")))
+def test_homes_depend_on_platform_and_environment(platform: str, environment: dict[str, str], folder: str) -> None:
+    assert folder in {home.folder.as_posix() for home in find_cline_homes(environment, Path("/h"), platform)}
+    assert all(home.folder.is_relative_to("/h") for home in find_cline_homes({}, Path("/h"), platform))
 
 
 # Recordings
 
-IN_WORDS = {
+XML_COUNTS = {
     "roo-heavy-uncondensed": (27, 26),
     "roo-natural-already-condensed": (13, 11),
     "roo-synthetic-1-heavy-write": (29, 28),
     "roo-synthetic-3-tool-dedup": (46, 45),
 }
-"""Calls and results in the words of the recordings. In each the last call, which ends the task, is not answered; in one
-the first of two is answered by its user's next prompt."""
+"""Numbers of XML calls and results in the recordings. The last call of each ends the task and has no result. In one
+recording, the user's next prompt answers the first of two such calls."""
 
 
-def test_recordings_are_read_as_they_were_counted(shared_data: Path) -> None:
-    """Every message, and every call that is a block: the index counts no calls in words, nor results beside what else
-    stands in a message, nor the system prompt of a session."""
+def test_recordings_match_their_index(shared_data: Path) -> None:
+    """Compare with the index, which counts neither XML calls, nor results in messages with other content, nor system
+    prompts."""
     for row, sessions in recordings.indexed(shared_data, "cline_roo"):
         [session] = sessions
         messages = [message for message in session.messages() if message.role != "system"]
@@ -608,7 +605,7 @@ def test_recordings_are_read_as_they_were_counted(shared_data: Path) -> None:
         calls = sum(len(list(message.calls)) for message in messages)
         results = sum(len(list(message.results)) for message in messages)
         name = Path(row["file"]).name.rpartition("-")[0]
-        assert (calls, results) == IN_WORDS.get(name, (row["calls"], row["calls"]))
+        assert (calls, results) == XML_COUNTS.get(name, (row["calls"], row["calls"]))
         assert all(not segment.orphans for segment in session.segments)
         assert session.compactions == {"cline-001": 1, "cline-002": 1}.get(
             Path(row["file"]).stem, int("already-condensed" in name)
@@ -626,13 +623,15 @@ def leaves(value: Any) -> Iterator[str]:
         yield from leaves(inner)
 
 
-def test_no_words_of_a_recording_are_lost(shared_data: Path) -> None:
+def test_no_text_of_a_recording_is_lost(shared_data: Path) -> None:
     for path in sorted((shared_data / "cline_roo").glob("roo-*")):
         kept: dict[int, set[str]] = {}
         for message in read(path).messages():
             said = kept.setdefault(message.source.line if message.source else 0, set())
             for part in message.parts:
-                told = leaves(load_json(part.arguments)) if isinstance(part, ToolCall) else [getattr(part, "text", "")]
-                said.update(*map(words, told))
+                leaf_texts = (
+                    leaves(load_json(part.arguments)) if isinstance(part, ToolCall) else [getattr(part, "text", "")]
+                )
+                said.update(*map(words, leaf_texts))
         for number, row in enumerate(json.loads(gzip.decompress(path.read_bytes())), 1):
             assert set().union(*(words(one) for one in leaves(row["content"]))) - {"text"} <= kept[number]

@@ -1,4 +1,4 @@
-"""Copilot CLI's events beside the fixture: work side by side, authors, sub-agents, what was compacted."""
+"""Tests of the `copilot-cli` format: parallel tools, authors, sub-agents and compactions."""
 
 import json
 from pathlib import Path
@@ -44,8 +44,8 @@ def read(folder: Path, *rows: Json, name: str = "events.jsonl", **start: Any) ->
     return session
 
 
-def told(session: th.Session) -> list[str]:
-    """Each message of the history in one word: its text, its calls, or the calls it answers."""
+def texts_of(session: th.Session) -> list[str]:
+    """Return a short form of each message: its text, its calls or the calls it answers."""
     return [
         message.text
         or " ".join([*(call.id for call in message.calls), *(f"={one.call_id}" for one in message.results)])
@@ -53,15 +53,15 @@ def told(session: th.Session) -> list[str]:
     ]
 
 
-def test_results_stand_behind_their_calls_whatever_comes_between(tmp_path: Path) -> None:
+def test_results_directly_follow_their_calls(tmp_path: Path) -> None:
     session = read(
         tmp_path, types("Go."), asks("a", "b"), gives("b"), types("Wait."), gives("a"), asks(said="Done."), gives("z")
     )
-    assert told(session) == ["Go.", "a b", "=a", "=b", "Wait.", "Done.", "=z"]
+    assert texts_of(session) == ["Go.", "a b", "=a", "=b", "Wait.", "Done.", "=z"]
     assert [one.role for one in session.history][2:4] == ["tool", "tool"]
 
 
-def test_results_say_how_they_ended(tmp_path: Path) -> None:
+def test_failed_results_are_errors(tmp_path: Path) -> None:
     failed = event("tool.execution_complete", toolCallId="b", success=False, error={"message": "no such file"})
     exited = gives("c", "broken") | {}
     exited["data"]["result"]["contents"] = [{"type": "shell_exit", "exitCode": 2, "shellId": "1"}]
@@ -70,7 +70,7 @@ def test_results_say_how_they_ended(tmp_path: Path) -> None:
     assert [(one.text, one.is_error) for one in found] == [("done", False), ("no such file", True), ("broken", True)]
 
 
-def test_a_persons_words_are_kept_in_what_the_model_was_shown(tmp_path: Path) -> None:
+def test_the_text_sent_to_the_model_includes_the_typed_text(tmp_path: Path) -> None:
     shown = "<current_datetime>now</current_datetime>\n\nGo.\n\n<system_reminder>\nBe kind.\n</system_reminder>"
     session = read(
         tmp_path, types("Go.", transformedContent=shown), types("Look.", transformedContent="Something else.")
@@ -94,22 +94,22 @@ def test_a_persons_words_are_kept_in_what_the_model_was_shown(tmp_path: Path) ->
         ({"isAutopilotContinuation": True}, "harness"),
     ],
 )
-def test_who_is_behind_a_message_of_the_user(data: Json, author: str, tmp_path: Path) -> None:
+def test_the_author_of_a_user_message(data: Json, author: str, tmp_path: Path) -> None:
     assert read(tmp_path, types("Go on.", **data)).history[0].author == author
 
 
-def test_the_system_prompt_is_kept_once_and_the_last_one_counts(tmp_path: Path) -> None:
+def test_only_the_last_system_prompt_is_kept(tmp_path: Path) -> None:
     def prompt(text: str) -> Json:
         return event("system.message", role="system", content=text)
 
     session = read(tmp_path, prompt("Be kind."), types("One."), prompt("Be kind."), types("Two."))
-    assert (told(session), session.problems) == (["Be kind.", "One.", "Two."], ())
+    assert (texts_of(session), session.problems) == (["Be kind.", "One.", "Two."], ())
     changed = read(tmp_path, prompt("Be kind."), types("One."), prompt("Be brief."), types("Two."))
-    assert told(changed) == ["Be brief.", "One.", "Two."]
+    assert texts_of(changed) == ["Be brief.", "One.", "Two."]
     assert "changed 1 times" in changed.problems[0].what
 
 
-def test_thinking_and_bills_stay_with_their_message(tmp_path: Path) -> None:
+def test_thinking_and_usage_belong_to_their_message(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         event("assistant.reasoning", content="Hm."),
@@ -125,21 +125,21 @@ def test_thinking_and_bills_stay_with_their_message(tmp_path: Path) -> None:
 def test_a_response_in_pieces_is_one_message(tmp_path: Path) -> None:
     pieces = [asks(said="One.", apiCallId="r", outputTokens=9), asks("a", said="Two.", apiCallId="r", outputTokens=9)]
     session = read(tmp_path, types("Go."), *pieces, gives("a"), asks(said="Three.", apiCallId="q"))
-    assert told(session) == ["Go.", "One.\nTwo.", "=a", "Three."]
+    assert texts_of(session) == ["Go.", "One.\nTwo.", "=a", "Three."]
     assert sum(one.usage.output for one in session.history if one.usage) == 9
 
 
-def test_a_call_that_starts_between_two_pieces_takes_none_of_them_along(tmp_path: Path) -> None:
+def test_a_call_that_starts_between_two_pieces_does_not_split_the_response(tmp_path: Path) -> None:
     starts = event("tool.execution_start", toolCallId="a", toolName="bash", arguments={"command": "a"})
     pieces = [asks(said="One.", apiCallId="r"), starts, asks("a", said="Two.", apiCallId="r")]
     session = read(tmp_path, types("Go."), *pieces, gives("a"))
-    assert told(session) == ["Go.", "One.\nTwo.", "=a"]
+    assert texts_of(session) == ["Go.", "One.\nTwo.", "=a"]
     assert [call.id for call in session.history[1].calls] == ["a"]
     nothing = [types("Go."), asks(apiCallId="r"), starts, asks("a", said="Two.", apiCallId="r")]
-    assert told(read(tmp_path, *nothing)) == ["Go.", "Two."]
+    assert texts_of(read(tmp_path, *nothing)) == ["Go.", "Two."]
 
 
-def test_the_model_may_change(tmp_path: Path) -> None:
+def test_the_model_can_change(tmp_path: Path) -> None:
     change = event("session.model_change", newModel="big")
     session = read(
         tmp_path, asks(said="One."), change, asks(said="Two."), asks(said="Three.", model="own"), selectedModel="small"
@@ -147,23 +147,23 @@ def test_the_model_may_change(tmp_path: Path) -> None:
     assert [one.model for one in session.history] == ["small", "big", "own"]
 
 
-def test_a_call_of_the_users_own_is_the_harnesss(tmp_path: Path) -> None:
+def test_a_users_command_has_the_harness_as_author(tmp_path: Path) -> None:
     own = event("tool.user_requested", toolCallId="u", toolName="bash", arguments={"command": "ls"})
     started = event("tool.execution_start", toolCallId="u", toolName="bash", arguments={"command": "ls"})
     session = read(tmp_path, own, started, gives("u"))
     assert [(one.role, one.author) for one in session.history] == [("assistant", "harness"), ("tool", "tool")]
 
 
-def test_a_call_that_starts_before_it_is_asked_for_is_one_call(tmp_path: Path) -> None:
+def test_a_call_that_starts_before_its_request_is_one_call(tmp_path: Path) -> None:
     def starts(id_: str) -> Json:
         return event("tool.execution_start", toolCallId=id_, toolName="bash", arguments={"command": id_})
 
     session = read(tmp_path, starts("a"), gives("a"), asks("a"), starts("b"), gives("b"))
-    assert told(session) == ["a", "=a", "b", "=b"]
+    assert texts_of(session) == ["a", "=a", "b", "=b"]
     assert session.history.orphans == ()
 
 
-def test_pictures_are_found_by_their_name(tmp_path: Path) -> None:
+def test_images_are_found_by_asset_id(tmp_path: Path) -> None:
     asset = event("session.binary_asset", assetId="sha256:1", mimeType="image/png", data="aGk=")
     attached = [
         {"type": "blob", "mimeType": "image/gif", "data": "Z2lm"},
@@ -178,18 +178,18 @@ def test_pictures_are_found_by_their_name(tmp_path: Path) -> None:
     assert result.content == (Text("a picture"), Image("image/png", "aGk="))
 
 
-def test_a_notice_that_is_told_to_the_model_is_read_once(tmp_path: Path) -> None:
+def test_a_notice_that_is_repeated_for_the_model_is_read_once(tmp_path: Path) -> None:
     notice = "<system_notification>\nThe build is done.\n</system_notification>"
     shown = event("system.notification", content=notice, kind={"type": "shell_completed"})
-    told_again = types(notice, source="system")
-    assert [one.author for one in read(tmp_path, shown, told_again, asks(said="Good.")).history] == ["harness", "model"]
+    repeated = types(notice, source="system")
+    assert [one.author for one in read(tmp_path, shown, repeated, asks(said="Good.")).history] == ["harness", "model"]
     assert [one.author for one in read(tmp_path, shown, asks(said="Good.")).history] == ["harness", "model"]
 
 
-# --- compactions and what was taken back -----------------------------------------------------------------------------
+# --- compactions and rewinds -----------------------------------------------------------------------------------------
 
 
-def test_what_came_while_a_compaction_ran_stays_in_view(tmp_path: Path) -> None:
+def test_messages_during_a_compaction_stay_in_the_context(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         event("system.message", role="system", content="Be kind."),
@@ -200,27 +200,27 @@ def test_what_came_while_a_compaction_ran_stays_in_view(tmp_path: Path) -> None:
         gives("a"),
         types("Two."),
     )
-    assert told(session) == ["Be kind.", "One was said.", "a", "=a", "Two."]
+    assert texts_of(session) == ["Be kind.", "One was said.", "a", "=a", "Two."]
     assert [one.carried for one in session.history] == [True, False, True, True, False]
     assert isinstance(session.history[1].parts[0], Summary)
     assert [one.text for one in session.messages() if one.text] == ["Be kind.", "One.", "One was said.", "Two."]
     assert session.compactions == 1
 
 
-def test_a_compaction_that_failed_or_tells_nothing_starts_nothing(tmp_path: Path) -> None:
+def test_a_failed_or_empty_compaction_starts_no_segment(tmp_path: Path) -> None:
     failed = event("session.compaction_complete", success=False, error="no answer")
     silent = event("session.compaction_complete", success=True)
     session = read(tmp_path, types("One."), failed, silent, types("Two."))
-    assert (told(session), session.compactions) == (["One.", "Two."], 0)
+    assert (texts_of(session), session.compactions) == (["One.", "Two."], 0)
     assert [problem.line for problem in session.problems] == [4]
 
 
-def test_a_conversation_that_was_cleared_begins_anew(tmp_path: Path) -> None:
+def test_clearing_the_context_starts_a_segment(tmp_path: Path) -> None:
     session = read(tmp_path, types("One."), event("session.context_cleared", messagesCleared=1), types("Two."))
-    assert (told(session), len(session.segments), session.compactions) == (["Two."], 2, 0)
+    assert (texts_of(session), len(session.segments), session.compactions) == (["Two."], 2, 0)
 
 
-def test_a_rewind_that_was_kept_is_followed(tmp_path: Path) -> None:
+def test_a_rewind_event_is_applied(tmp_path: Path) -> None:
     back = event("session.snapshot_rewind", upToEventId="turn", eventsRemoved=3)
     rows = [
         types("One."),
@@ -231,15 +231,15 @@ def test_a_rewind_that_was_kept_is_followed(tmp_path: Path) -> None:
         types("Two."),
     ]
     session = read(tmp_path, *rows, back | {"data": {"upToEventId": "gone"}})
-    assert told(session) == ["One.", "Two."]
+    assert texts_of(session) == ["One.", "Two."]
     assert [len(branch.history) for branch in session.branches] == [2]
-    assert "gone back to" in session.problems[0].what
+    assert "does not exist" in session.problems[0].what
 
 
 # --- sub-agents ------------------------------------------------------------------------------------------------------
 
 
-def test_sub_agents_are_known_by_their_id_or_in_older_files_by_their_call(tmp_path: Path) -> None:
+def test_sub_agents_are_found_by_id_or_in_older_files_by_call(tmp_path: Path) -> None:
     started = event("subagent.started", "x", toolCallId="t1", agentName="explore", agentDisplayName="Look around")
     older = event("subagent.started", toolCallId="t2", agentName="task", agentDisplayName="Do it")
     session = read(
@@ -258,35 +258,35 @@ def test_sub_agents_are_known_by_their_id_or_in_older_files_by_their_call(tmp_pa
         gives("t1"),
         gives("t2"),
     )
-    assert told(session) == ["Go.", "t1 t2", "=t1", "=t2"]
+    assert texts_of(session) == ["Go.", "t1 t2", "=t1", "=t2"]
     found = [(child.id, child.call_id, child.parent, child.title) for child in session.children]
     assert found == [("x", "t1", "s-1", "Look around"), ("t2", "t2", "s-1", "Do it"), ("y", "b", "x", "Deep")]
-    assert [told(child) for child in session.children] == [["Look.", "a", "=a"], ["Doing.", "=b"], ["Deeper."]]
+    assert [texts_of(child) for child in session.children] == [["Look.", "a", "=a"], ["Doing.", "=b"], ["Deeper."]]
     assert session.children[0].history[0].author == "model"
 
 
-# --- damage and places -----------------------------------------------------------------------------------------------
+# --- malformed files and discovery -----------------------------------------------------------------------------------
 
 
-def test_lines_that_repeat_are_read_once_and_ids_that_repeat_are_told_apart(tmp_path: Path) -> None:
+def test_repeated_lines_are_read_once_and_repeated_ids_get_unique_ids(tmp_path: Path) -> None:
     first = event("user.message", "", "same", content="One.")
     other = event("user.message", "", "same", content="Two.")
     session = read(tmp_path, first, first, other, types("Three."), event("hologram.shown"))
-    assert told(session) == ["One.", "Two.", "Three."]
+    assert texts_of(session) == ["One.", "Two.", "Three."]
     assert [one.id for one in session.history] == ["same", "same-4", "5"]
     assert session.records == {"session.start": 1, "user.message": 3, "repeated": 1, "hologram.shown": 1}
 
 
-def test_values_of_the_wrong_kind_do_no_harm(tmp_path: Path) -> None:
+def test_values_of_the_wrong_type_are_ignored(tmp_path: Path) -> None:
     odd = [event("assistant.message", content=3, toolRequests=[None, {"name": 5}]), event("tool.execution_complete")]
     session = read(tmp_path, {"type": 3, "data": [1]}, *odd, types("Hi."))
     calls = [call for message in session.history for call in message.calls]
     assert [call.name for call in calls] == ["", ""]
-    assert told(session)[-1] == "Hi."
+    assert texts_of(session)[-1] == "Hi."
 
 
 @pytest.mark.parametrize(("name", "id_"), [("f00d/events.jsonl", "f00d"), ("cafe.jsonl", "cafe")])
-def test_a_session_without_an_id_is_called_after_its_file(name: str, id_: str, tmp_path: Path) -> None:
+def test_a_session_without_an_id_is_named_after_its_file(name: str, id_: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(types("Hi.")) + "\n")
@@ -295,7 +295,7 @@ def test_a_session_without_an_id_is_called_after_its_file(name: str, id_: str, t
     assert (session.agent, session.id) == ("copilot-cli", id_)
 
 
-def test_sessions_are_found_where_copilot_keeps_them(tmp_path: Path) -> None:
+def test_sessions_are_discovered_in_copilots_folders(tmp_path: Path) -> None:
     def found(**environment: str) -> list[str]:
         all_ = th.discover(environment=environment, home=tmp_path, formats=["copilot-cli"])
         return sorted(str(one.path.relative_to(tmp_path)) for one in all_)
@@ -316,7 +316,7 @@ def test_other_rows_are_not_claimed(row: Json, tmp_path: Path) -> None:
 
 
 def test_the_recordings_agree_with_their_counts(shared_data: Path) -> None:
-    """The index counts messages, answers and results; an answer without a word is none here, a system prompt is one."""
+    """Compare with the index, which counts empty answers but no system prompts."""
     found = [*recordings.indexed(shared_data, "copilot_cli")]
     assert len(found) == 4
     for expected, sessions in found:

@@ -1,4 +1,4 @@
-"""Another program's database: read whatever state it was left in, and left as it was."""
+"""Another program's database is read in any state, and stays unchanged."""
 
 import os
 import shutil
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from thresher.errors import ReadError
-from thresher.transcripts import sqlite_source
 from thresher.transcripts.sqlite_source import open_read_only, read_table_columns
 
 WRITER = """
@@ -41,7 +40,7 @@ Bytes = dict[str, bytes]
 
 @contextmanager
 def writing(path: Path, mode: str, *steps: str) -> Iterator["subprocess.Popen[str]"]:
-    """Another process, at its first `wait` while the block runs; each line that it gets lets it go on."""
+    """Run another process up to its first `wait`. Each line of input continues it to the next."""
     command = [sys.executable, "-c", WRITER, str(path), mode, *steps]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -51,7 +50,7 @@ def writing(path: Path, mode: str, *steps: str) -> Iterator["subprocess.Popen[st
 
 
 def written(path: Path, mode: str, *steps: str) -> Path:
-    """A database as another process left it."""
+    """Create a database in another process, and return its path."""
     subprocess.run([sys.executable, "-c", WRITER, str(path), mode, *steps], check=True, timeout=30)
     return path
 
@@ -71,16 +70,16 @@ def unchanged(folder: Path, *, but: str = "") -> Iterator[None]:
     assert contents(folder, but=but) == before
 
 
-def test_beside_a_writer_all_that_it_finished_is_seen(tmp_path: Path) -> None:
+def test_committed_rows_are_visible_during_a_write(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with writing(path, "wal", ADD, "BEGIN", ADD, "wait", "COMMIT", "wait"):
         assert (tmp_path / "a.db-wal").stat().st_size
-        # A reader's place is in the map; nothing else changes.
+        # A reader registers its lock in shared memory; nothing else changes.
         with unchanged(tmp_path, but="a.db-shm"), open_read_only(path) as connection:
             assert words(connection) == ["one"]
 
 
-def test_a_reader_sees_one_moment(tmp_path: Path) -> None:
+def test_a_reader_sees_one_snapshot(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with writing(path, "wal", ADD, "wait", ADD, "wait") as process, open_read_only(path) as connection:
         assert words(connection) == ["one"]
@@ -94,7 +93,7 @@ def test_a_reader_sees_one_moment(tmp_path: Path) -> None:
             assert words(later) == ["one", "one"]
 
 
-def test_beside_a_writer_with_an_empty_journal_no_file_comes_or_goes(tmp_path: Path) -> None:
+def test_with_an_empty_journal_no_file_is_created_or_removed(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with writing(path, "wal", ADD, "PRAGMA wal_checkpoint(TRUNCATE)", "wait"):
         assert (tmp_path / "a.db-wal").stat().st_size == 0
@@ -102,42 +101,39 @@ def test_beside_a_writer_with_an_empty_journal_no_file_comes_or_goes(tmp_path: P
             assert words(connection) == ["one"]
 
 
-def test_what_is_closed_is_read_without_a_trace(tmp_path: Path) -> None:
+def test_a_closed_database_is_read_without_a_trace(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", ADD)
     with unchanged(tmp_path), open_read_only(path) as connection:
         assert words(connection) == ["one"]
     assert [*contents(tmp_path)] == ["a.db"]
 
 
-def test_what_a_program_left_when_it_died_is_seen(tmp_path: Path) -> None:
+def test_committed_rows_of_a_killed_program_are_visible(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", ADD, "BEGIN", ADD, "die")
     assert [*contents(tmp_path)] == ["a.db", "a.db-shm", "a.db-wal"]
     with unchanged(tmp_path, but="a.db-shm"), open_read_only(path) as connection:
         assert words(connection) == ["one"]
 
 
-def test_a_journal_without_its_map_is_read_from_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    folder = tmp_path / "store"
-    folder.mkdir()
-    path = written(folder / "a.db", "wal", ADD, "die")
-    (folder / "a.db-shm").unlink()
-    with unchanged(folder), open_read_only(path) as connection:
+def test_a_journal_without_shared_memory_is_read_from_a_copy(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.db", "wal", ADD, "die")
+    (tmp_path / "a.db-shm").unlink()
+    with unchanged(tmp_path), open_read_only(path) as connection:
         assert words(connection) == ["one"]
-        assert [*scratch.iterdir()]
-    assert [*scratch.iterdir()] == []
+        copy = Path(connection.execute("PRAGMA database_list").fetchone()["file"])
+        assert copy.is_file()
+        assert copy.parent != path.parent
+    assert not copy.parent.exists()
 
 
-def test_an_empty_journal_that_was_left_is_as_good_as_none(tmp_path: Path) -> None:
+def test_an_empty_leftover_journal_is_ignored(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", ADD)
     (tmp_path / "a.db-wal").touch()
     with unchanged(tmp_path), open_read_only(path) as connection:
         assert words(connection) == ["one"]
 
 
-def test_a_journal_that_is_not_the_files_own_is_no_reason_to_write(tmp_path: Path) -> None:
+def test_an_unrelated_journal_causes_no_write(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "delete", ADD)
     for stray in (b"", b"stray" * 1000):
         (tmp_path / "a.db-wal").write_bytes(stray)
@@ -152,19 +148,19 @@ def test_a_database_without_a_journal_of_its_own_is_read_in_place(tmp_path: Path
         assert words(connection) == ["one"]
 
 
-def test_a_change_that_was_cut_short_is_undone_in_a_copy(tmp_path: Path) -> None:
+def test_an_interrupted_transaction_is_rolled_back_in_a_copy(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "delete", ADD, "BEGIN", "much", "die")
     assert (tmp_path / "a.db-journal").stat().st_size
     with unchanged(tmp_path), open_read_only(path) as connection:
         assert words(connection) == ["one"]
 
 
-def test_a_writer_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_waits_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    with writing(path, "delete", ADD, "BEGIN EXCLUSIVE", ADD, "wait", "COMMIT"):
-        monkeypatch.setattr(sqlite_source, "LOCK_TIMEOUT_SECONDS", 0.05)
-        with pytest.raises(ReadError, match="locked; try again"), open_read_only(path):
-            pass
+    locked = pytest.raises(ReadError, match="locked; try again")
+    steps = (ADD, "BEGIN EXCLUSIVE", ADD, "wait", "COMMIT")
+    with writing(path, "delete", *steps), locked, open_read_only(path, lock_timeout=0.05):
+        pass
     with open_read_only(path) as connection:
         assert words(connection) == ["one", "one"]
 
@@ -177,20 +173,20 @@ def test_nothing_can_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["what?.db", "no#1.db", "100%41.db", "two words.db", "ä&b=c.db", "file:x.db"])
-@pytest.mark.parametrize("how", ["closed", "left", "without map"])
-def test_a_name_is_only_a_name(tmp_path: Path, name: str, how: str) -> None:
+@pytest.mark.parametrize("how", ["closed", "killed", "without shared memory"])
+def test_special_characters_in_a_name_are_quoted(tmp_path: Path, name: str, how: str) -> None:
     if sys.platform == "win32" and set(name) & set("?:"):
-        pytest.skip("no file can be called so")
+        pytest.skip("invalid file name on Windows")
     folder = tmp_path / "odd % folder?mode=rw#"
     folder.mkdir()
     path = written(folder / name, "wal", ADD, *([] if how == "closed" else ["die"]))
-    if how == "without map":
+    if how == "without shared memory":
         path.with_name(f"{name}-shm").unlink()
     with unchanged(folder, but=f"{name}-shm"), open_read_only(path) as connection:
         assert words(connection) == ["one"]
 
 
-def test_a_link_is_read_with_the_journal_of_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_uses_the_journal_of_its_target(tmp_path: Path) -> None:
     store, links = tmp_path / "store", tmp_path / "links"
     store.mkdir()
     links.mkdir()
@@ -205,7 +201,7 @@ def test_a_link_is_read_with_the_journal_of_what_it_leads_to(tmp_path: Path) -> 
         pass
 
 
-def test_what_changes_while_nobody_is_locked_out_is_not_believed(tmp_path: Path) -> None:
+def test_a_change_during_an_unlocked_read_is_an_error(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", ADD)
     with pytest.raises(ReadError, match="changed meanwhile; try again"), open_read_only(path):
         written(path, "wal", "much")
@@ -213,7 +209,7 @@ def test_what_changes_while_nobody_is_locked_out_is_not_believed(tmp_path: Path)
         assert len(words(connection)) == 2001
 
 
-def test_a_copy_that_was_overtaken_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_during_a_copy_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "a.db", "wal", ADD, "die")
     (tmp_path / "a.db-shm").unlink()
     copy = shutil.copyfile
@@ -228,16 +224,16 @@ def test_a_copy_that_was_overtaken_is_not_believed(tmp_path: Path, monkeypatch: 
         pass
 
 
-def test_a_relative_path_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "a.db", "wal", ADD)
     monkeypatch.chdir(tmp_path)
     with open_read_only(Path("a.db")) as connection:
         assert words(connection) == ["one"]
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="to root no folder is closed")
-@pytest.mark.parametrize("steps", [(ADD,), (ADD, "die")], ids=["closed", "left"])
-def test_a_folder_that_nobody_may_write_to(tmp_path: Path, steps: tuple[str, ...]) -> None:
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root can write to any folder")
+@pytest.mark.parametrize("steps", [(ADD,), (ADD, "die")], ids=["closed", "killed"])
+def test_a_read_only_folder_is_read(tmp_path: Path, steps: tuple[str, ...]) -> None:
     path = written(tmp_path / "a.db", "wal", *steps)
     tmp_path.chmod(0o500)
     try:
@@ -247,7 +243,7 @@ def test_a_folder_that_nobody_may_write_to(tmp_path: Path, steps: tuple[str, ...
         tmp_path.chmod(0o700)
 
 
-def test_what_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Milk, flour, eggs." * 100)
     torn = written(tmp_path / "torn.db", "wal", "much")
     torn.write_bytes(torn.read_bytes()[:5000] + b"\0" * 60_000)
@@ -262,7 +258,7 @@ def test_what_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
-def test_tables_say_what_they_have(tmp_path: Path) -> None:
+def test_columns_are_listed_by_table(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", "INSERT INTO notes (words) VALUES (CAST(x'63ff' AS TEXT))")
     with open_read_only(path) as connection:
         assert connection.execute("SELECT words FROM notes").fetchone()["words"] == "c\ufffd"
@@ -275,7 +271,7 @@ def test_an_empty_file_has_no_tables(tmp_path: Path) -> None:
         assert read_table_columns(connection) == {}
 
 
-def test_a_writer_goes_on_undisturbed(tmp_path: Path) -> None:
+def test_a_writer_continues_undisturbed(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with writing(path, "wal", ADD, "wait", ADD, "PRAGMA wal_checkpoint(TRUNCATE)"), open_read_only(path) as connection:
         assert words(connection) == ["one"]

@@ -1,4 +1,4 @@
-"""Where sessions are looked for, on three systems and with the agents' own settings."""
+"""Discovery of sessions on three systems and with the agents' settings."""
 
 import sys
 from pathlib import Path
@@ -14,11 +14,11 @@ from thresher.transcripts.table import transcript_formats
 def test_sessions_are_found_in_the_agents_own_folders(tmp_path: Path) -> None:
     write_samples(tmp_path)
     found = th.discover(environment={}, home=tmp_path)
-    assert sorted(one.format for one in found) == ["claude-code", "claude-code", "codex", "pi"]
-    assert all(th.sniff(one.path) == one.format for one in found)
+    assert sorted(file.format for file in found) == ["claude-code", "claude-code", "codex", "pi"]
+    assert all(th.sniff(file.path) == file.format for file in found)
 
 
-def test_settings_of_the_agents_are_honoured(tmp_path: Path) -> None:
+def test_settings_of_the_agents_are_respected(tmp_path: Path) -> None:
     write_samples(tmp_path / "moved")
     environment = {
         "CLAUDE_CONFIG_DIR": str(tmp_path / "moved" / ".claude"),
@@ -27,9 +27,9 @@ def test_settings_of_the_agents_are_honoured(tmp_path: Path) -> None:
         "MSWEA_GLOBAL_CONFIG_DIR": str(tmp_path / "moved" / "runs"),
     }
     found = th.discover(environment=environment, home=tmp_path / "empty")
-    assert {one.format for one in found} == {"claude-code", "codex", "pi", "mini-swe-agent"}
+    assert {file.format for file in found} == {"claude-code", "codex", "pi", "mini-swe-agent"}
     assert th.discover(environment={}, home=tmp_path / "empty") == []
-    assert {one.format for one in th.discover(environment=environment, home=tmp_path, formats=["pi"])} == {"pi"}
+    assert {file.format for file in th.discover(environment=environment, home=tmp_path, formats=["pi"])} == {"pi"}
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
@@ -39,7 +39,7 @@ def test_every_agent_has_a_home_on_every_system(platform: str, tmp_path: Path, m
         assert all(home.folder.is_relative_to(tmp_path) for home in one.homes({}, tmp_path))
 
 
-def test_a_circle_of_links_is_no_trap(tmp_path: Path) -> None:
+def test_a_cycle_of_links_ends(tmp_path: Path) -> None:
     write_samples(tmp_path)
     folder = tmp_path / ".claude" / "projects" / "-home-sam-shop"
     (folder / "loop").symlink_to(folder, target_is_directory=True)
@@ -47,7 +47,7 @@ def test_a_circle_of_links_is_no_trap(tmp_path: Path) -> None:
     assert len(th.discover(environment={}, home=tmp_path)) == 4
 
 
-def test_a_sub_agents_file_is_no_session_of_its_own(tmp_path: Path) -> None:
+def test_a_sub_agents_file_is_not_a_session(tmp_path: Path) -> None:
     folder = tmp_path / ".claude" / "projects" / "-w"
     folder.mkdir(parents=True)
     (folder / "agent-a1.jsonl").write_text("{}\n")
@@ -70,14 +70,12 @@ NEWER = {
 
 
 @pytest.mark.parametrize(("folder", "names", "kept"), NEWER.values(), ids=list(NEWER))
-def test_what_a_newer_version_took_over_is_not_read_twice(
-    tmp_path: Path, folder: str, names: list[str], kept: set[str]
-) -> None:
+def test_a_superseded_file_is_not_discovered(tmp_path: Path, folder: str, names: list[str], kept: set[str]) -> None:
     for name in names:
         path = tmp_path / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
-    assert {one.path.name for one in th.discover(environment={}, home=tmp_path)} == kept
+    assert {file.path.name for file in th.discover(environment={}, home=tmp_path)} == kept
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])

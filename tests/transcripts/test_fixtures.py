@@ -1,6 +1,6 @@
-"""Small fixtures for each format, and what is read from them, line by line.
+"""Small fixtures for each format, compared with golden files line by line.
 
-`THRESHER_UPDATE_GOLDEN=1` writes anew what is expected.
+`THRESHER_UPDATE_GOLDEN=1` updates the golden files.
 """
 
 import os
@@ -62,7 +62,7 @@ def is_subagent(session: th.Session) -> bool:
 
 
 def observed(sessions: Sequence[th.Session]) -> set[Capability]:
-    """What a file told beside words, calls and results."""
+    """Return the capabilities that a session shows."""
     family = [one for session in sessions for one in (session, *session.children)]
     messages = [message for session in family for message in session.messages(branches=True)]
     tells: dict[Capability, bool] = {
@@ -81,7 +81,7 @@ def observed(sessions: Sequence[th.Session]) -> set[Capability]:
 
 
 @pytest.mark.parametrize("found", [*transcript_formats()], ids=lambda found: found.name)
-def test_the_fixtures_show_all_that_a_format_is_said_to_tell(found: TranscriptFormat, tmp_path: Path) -> None:
+def test_the_fixtures_have_every_capability_of_their_format(found: TranscriptFormat, tmp_path: Path) -> None:
     sessions = [session for path in fixtures(found.name) for session in th.read_all(ready(path, tmp_path))]
     assert observed(sessions) == set(found.holds)
     assert found.layouts

@@ -1,4 +1,4 @@
-"""The page about formats says what the table of formats says. `THRESHER_UPDATE_GOLDEN=1` writes its tables anew."""
+"""The page about formats matches the table of formats. `THRESHER_UPDATE_GOLDEN=1` updates its tables."""
 
 import os
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ def row(*cells: str) -> str:
 
 def tables() -> Iterator[str]:
     own = [one for one in transcript_formats() if one.name in TRANSCRIPT_FORMATS]
-    yield row("format", "agent", "what is read", "versions seen")
+    yield row("format", "agent", "files read", "versions tested")
     yield row("---", "---", "---", "---")
     yield from (row(f"`{one.name}`", one.title, one.layouts, one.seen) for one in own)
     yield "\n"
     traits = get_args(Capability)
-    yield row("format", *traits, "goes on with")
+    yield row("format", *traits, "resume command")
     yield row(*(["---"] * (len(traits) + 2)))
     for one in own:
-        told = ["yes" if trait in one.holds else "" for trait in traits]
-        yield row(f"`{one.name}`", *told, f"`{one.resume}`" if one.resume else "")
+        cells = ["yes" if trait in one.holds else "" for trait in traits]
+        yield row(f"`{one.name}`", *cells, f"`{one.resume}`" if one.resume else "")
 
 
-def test_the_tables_are_those_of_the_formats() -> None:
+def test_the_tables_match_the_formats() -> None:
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(START)
     _, _, after = rest.partition(STOP)
@@ -40,7 +40,7 @@ def test_the_tables_are_those_of_the_formats() -> None:
     assert page == written
 
 
-def test_the_page_names_every_wire_format() -> None:
+def test_the_page_lists_every_dialect() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in format_names() if f"| `{name}` |" not in page] == []
     assert all(find_format(name).title for name in format_names())

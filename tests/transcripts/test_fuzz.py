@@ -35,8 +35,8 @@ def test_damaged_fixtures_are_read_or_refused(fixture: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "fixture", [path for name in format_names() for path in fixtures(name)], ids=lambda path: path.name
 )
-def test_a_file_that_is_insisted_upon_is_read_or_refused(fixture: Path, tmp_path: Path) -> None:
-    """Every format is told to read every fixture."""
+def test_a_file_with_an_explicit_format_is_read_or_refused(fixture: Path, tmp_path: Path) -> None:
+    """Every format reads every fixture."""
     path = ready(fixture, tmp_path)
     for name in format_names():
         fuzz.exercise(path, format=name)

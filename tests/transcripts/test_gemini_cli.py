@@ -1,4 +1,4 @@
-"""Gemini CLI's logs and documents beside the fixture: lists that replace lists, calls told twice, sub-agents."""
+"""Tests of the `gemini-cli` format: replaced lists, repeated calls, rewinds and sub-agents."""
 
 import json
 from pathlib import Path
@@ -79,7 +79,7 @@ def results(messages: Any) -> list[ToolResult]:
 # --- the document ----------------------------------------------------------------------------------------------------
 
 
-def test_a_document_tells_what_the_model_was_shown(tmp_path: Path) -> None:
+def test_a_document_is_converted_to_messages(tmp_path: Path) -> None:
     tokens = {"input": 100, "output": 5, "cached": 60, "thoughts": 7, "tool": 3, "total": 115}
     thought = {"subject": "Looking", "description": "It is in a.py.", "timestamp": "2026-03-02T09:01:01Z"}
     calls = [tool("c1", answered("c1", "x = 1")), tool("c2", status="cancelled", resultDisplay="not now")]
@@ -111,7 +111,7 @@ def test_a_document_tells_what_the_model_was_shown(tmp_path: Path) -> None:
     assert [one.source.line for one in session.history if one.source] == [1, 3, 3, 4]
 
 
-def test_messages_and_calls_without_ids_of_their_own_are_named_by_their_place(tmp_path: Path) -> None:
+def test_messages_and_calls_without_unique_ids_get_one(tmp_path: Path) -> None:
     calls = [tool(None, {"text": "one"}), tool("c", {"text": "two"}), tool("c", {"text": "three"})]
     session = document(
         tmp_path, {"type": "user", "content": "Hi."}, None, gemini("g", toolCalls=calls), gemini("g", "Hello.")
@@ -122,17 +122,17 @@ def test_messages_and_calls_without_ids_of_their_own_are_named_by_their_place(tm
     assert [problem.line for problem in session.problems] == [2, 4]
 
 
-def test_a_torn_document_is_refused_in_one_word(tmp_path: Path) -> None:
+def test_a_damaged_document_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "session-1.json"
     path.write_text(json.dumps(FACTS | {"messages": [user("u", "Hi.")] * 99}, indent=2)[:-40])
-    with pytest.raises(th.ThresherError, match="torn"):
+    with pytest.raises(th.ThresherError, match="damaged"):
         th.read(path, format="gemini-cli")
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_with_a_known_id_takes_the_place_of_the_other(tmp_path: Path) -> None:
+def test_a_line_with_a_known_id_replaces_the_message(tmp_path: Path) -> None:
     session = log(
         tmp_path,
         user("u1", "Go."),
@@ -144,7 +144,7 @@ def test_a_line_with_a_known_id_takes_the_place_of_the_other(tmp_path: Path) -> 
     assert [one.source.line for one in session.history if one.source] == [2, 5, 5, 4]
 
 
-def test_a_result_that_is_told_twice_is_read_once(tmp_path: Path) -> None:
+def test_a_repeated_result_is_read_once(tmp_path: Path) -> None:
     both = [answered("c1", "one"), answered("c2", "two")]
     calls = [tool("c1", *both), tool("c2", *both)]
     session = log(
@@ -158,20 +158,20 @@ def test_a_result_that_is_told_twice_is_read_once(tmp_path: Path) -> None:
     assert texts(session.history)[-1] == "User hint: look twice."
 
 
-def test_what_a_person_says_while_a_tool_works_is_not_the_tools(tmp_path: Path) -> None:
+def test_user_text_during_a_tool_call_is_not_part_of_the_result(tmp_path: Path) -> None:
     both: list[Any] = [as_part("User hints:\n- Stop."), answered("c1", "one")]
     session = log(tmp_path, gemini("g1", asked("c1"), toolCalls=[tool("c1", *both)]), user("r1", *both))
     assert [one.text for one in results(session.history)] == ["one"]
     assert (session.history[-1].author, session.history[-1].text) == ("human", "User hints:\n- Stop.")
 
 
-def test_a_result_may_stand_only_in_a_record_of_the_user(tmp_path: Path) -> None:
+def test_a_result_can_occur_only_in_a_user_record(tmp_path: Path) -> None:
     session = log(tmp_path, user("u1", "Look."), gemini("g1", asked("c1")), user("r1", answered("c1", "one")))
     assert [(one.role, one.author) for one in session.history][1:] == [("assistant", "model"), ("tool", "tool")]
     assert session.history.orphans == ()
 
 
-def test_pictures_of_a_tool_are_shown_to_the_model(tmp_path: Path) -> None:
+def test_images_of_a_tool_are_messages(tmp_path: Path) -> None:
     picture = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
     shown = {"id": "i1", "type": "info", "content": [picture]}
     session = log(tmp_path, gemini("g1", toolCalls=[tool("c1", answered("c1", "a picture"), picture)]), shown)
@@ -179,7 +179,7 @@ def test_pictures_of_a_tool_are_shown_to_the_model(tmp_path: Path) -> None:
     assert (session.history[-1].author, session.history[-1].parts) == ("tool", (Image("image/png", "aGk="),))
 
 
-def test_what_was_gone_back_behind_is_a_branch(tmp_path: Path) -> None:
+def test_rewound_messages_are_a_branch(tmp_path: Path) -> None:
     session = log(
         tmp_path,
         user("u1", "One."),
@@ -196,13 +196,13 @@ def test_what_was_gone_back_behind_is_a_branch(tmp_path: Path) -> None:
     assert [branch.after_message_id for branch in session.branches] == ["g1", "g1"]
 
 
-def test_going_back_to_an_unknown_message_takes_all_back(tmp_path: Path) -> None:
+def test_a_rewind_to_an_unknown_message_removes_everything(tmp_path: Path) -> None:
     session = log(tmp_path, user("u1", "One."), {"$rewindTo": "gone"}, user("u2", "Two."))
     assert (texts(session.history), texts(session.branches[0].history)) == (["Two."], ["One."])
     assert session.problems[0].line == 3
 
 
-def test_the_same_list_once_more_changes_nothing(tmp_path: Path) -> None:
+def test_an_identical_list_changes_nothing(tmp_path: Path) -> None:
     both = [answered("c1", "one"), answered("c2", "two")]
     called = [tool("c1", both[0]), tool("c2", both[1])]
     first = gemini("g1", "Looking.", toolCalls=called, tokens={"input": 9, "total": 9}, model="m")
@@ -225,7 +225,7 @@ def test_the_same_list_once_more_changes_nothing(tmp_path: Path) -> None:
     assert not any(one.carried for one in session.history)
 
 
-def test_outputs_that_were_masked_stay_whole_in_the_segment_before(tmp_path: Path) -> None:
+def test_masked_outputs_stay_complete_in_the_previous_segment(tmp_path: Path) -> None:
     def called(output: str) -> Json:
         return gemini("g1", toolCalls=[tool("c1", answered("c1", output))], model="m")
 
@@ -235,7 +235,7 @@ def test_outputs_that_were_masked_stay_whole_in_the_segment_before(tmp_path: Pat
     assert [one.text for one in results(session.messages())] == ["long " * 50]
 
 
-def test_after_a_compression_messages_are_known_again_by_what_they_say(tmp_path: Path) -> None:
+def test_messages_are_matched_by_content_after_a_compaction(tmp_path: Path) -> None:
     session = log(
         tmp_path,
         user("u1", "One."),
@@ -262,10 +262,10 @@ def test_after_a_compression_messages_are_known_again_by_what_they_say(tmp_path:
         ("tool", True),
     ]
     assert len([*session.messages()]) == 7
-    assert session.history[3].text == "More."  # a line may still replace what came in a list
+    assert session.history[3].text == "More."  # a line can replace a message of a list
 
 
-def test_what_the_harness_says_in_the_users_name_is_its_own(tmp_path: Path) -> None:
+def test_harness_prompts_in_the_users_name_have_the_harness_as_author(tmp_path: Path) -> None:
     session = log(
         tmp_path,
         listed(user("u0", "<session_context>\nToday.\n</session_context>"), gemini("g0", "Got it.")),
@@ -275,16 +275,16 @@ def test_what_the_harness_says_in_the_users_name_is_its_own(tmp_path: Path) -> N
     assert [one.author for one in session.history] == ["harness", "harness", "human", "harness"]
 
 
-def test_a_person_may_paste_a_snapshot(tmp_path: Path) -> None:
+def test_a_user_can_paste_a_snapshot(tmp_path: Path) -> None:
     said = "What is <state_snapshot>x</state_snapshot>?"
     session = log(tmp_path, user("u1", said), gemini("g1", "A tag."), listed(user("n1", said), gemini("n2", "A tag.")))
     assert (session.compactions, session.history[0].author, len(session.segments)) == (0, "human", 1)
 
 
-# --- beside the log --------------------------------------------------------------------------------------------------
+# --- other files -----------------------------------------------------------------------------------------------------
 
 
-def test_sub_agents_lie_in_the_folder_of_their_session(tmp_path: Path) -> None:
+def test_sub_agents_are_read_from_the_folder_of_their_session(tmp_path: Path) -> None:
     chats = tmp_path / "tmp" / "shop" / "chats"
     prompt, facts = user("c1", "Find it."), {"sessionId": "k3x9qa", "kind": "subagent"}
     alone = log(chats, prompt, facts=facts, name="s-1/k3x9qa.jsonl")
@@ -300,7 +300,7 @@ def test_sub_agents_lie_in_the_folder_of_their_session(tmp_path: Path) -> None:
     assert "cannot be read" in session.problems[0].what
 
 
-def test_only_the_first_prompt_of_a_sub_agent_is_its_parents_models(tmp_path: Path) -> None:
+def test_only_the_first_prompt_of_a_sub_agent_has_a_model_as_author(tmp_path: Path) -> None:
     warning = "You have exceeded the maximum number of turns. You have one final chance to complete the task."
     hint = "User hints:\n- Not there.\n\nInternal instruction: Re-evaluate the active plan."
     rows = [
@@ -313,7 +313,7 @@ def test_only_the_first_prompt_of_a_sub_agent_is_its_parents_models(tmp_path: Pa
     assert [one.author for one in session.history] == ["model", "model", "tool", "human", "harness"]
 
 
-def test_a_log_in_the_folder_of_a_session_is_a_sub_agents(tmp_path: Path) -> None:
+def test_a_log_in_the_folder_of_a_session_is_a_sub_agent(tmp_path: Path) -> None:
     (tmp_path / "s-1").mkdir()
     (tmp_path / "s-1" / "s-1").symlink_to(tmp_path / "s-1")
     log(tmp_path, user("c1", "Find it."), facts={"kind": None}, name="s-1/x.jsonl")
@@ -322,7 +322,7 @@ def test_a_log_in_the_folder_of_a_session_is_a_sub_agents(tmp_path: Path) -> Non
     assert (child.history[0].author, child.children) == ("model", ())
 
 
-def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     log(tmp_path / "other", user("c1", "Secret."), name="x.jsonl")
     (tmp_path / "chats").mkdir()
     (tmp_path / "chats" / "s-1").symlink_to(tmp_path / "other")
@@ -332,12 +332,12 @@ def test_links_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
     assert log(tmp_path / "chats", user("u", "Hi."), facts={"sessionId": "s-2"}).children == ()
 
 
-def test_an_id_may_be_too_long_for_a_folder(tmp_path: Path) -> None:
+def test_an_id_can_be_too_long_for_a_folder(tmp_path: Path) -> None:
     session = log(tmp_path, user("u", "Hi."), facts={"sessionId": "s" * 5000})
     assert (len(session.history), session.children) == (1, ())
 
 
-def test_outputs_that_are_too_long_are_in_files_of_their_own(tmp_path: Path) -> None:
+def test_long_outputs_are_found_in_their_files(tmp_path: Path) -> None:
     def cut(id_: str, name: str) -> Json:
         said = "Output too large. Showing first 8 and last 32 characters. For full output see: /etc/passwd\nab"
         return tool(id_, answered(id_, said, name), name=name)
@@ -352,22 +352,22 @@ def test_outputs_that_are_too_long_are_in_files_of_their_own(tmp_path: Path) -> 
         "run_shell_command_17_0": str(outputs / "run_shell_command_17_0.txt"),
         "A/b": str(outputs / "run_shell_command_a_b.txt"),
     }
-    assert session.problems[0].what == "1 long outputs are in files that are not here"
+    assert session.problems[0].what == "1 long outputs are in missing files"
 
 
-def test_an_id_is_no_way_out_of_the_folder(tmp_path: Path) -> None:
+def test_an_id_cannot_leave_the_folder(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x.jsonl").write_text(json.dumps(FACTS) + "\n")
     session = log(tmp_path / "chats", user("u", "Hi."), facts={"sessionId": "../other"})
     assert (session.id, session.children) == ("../other", ())
 
 
-def test_a_projects_folder_may_be_told_by_the_log(tmp_path: Path) -> None:
+def test_the_project_can_come_from_the_log(tmp_path: Path) -> None:
     session = log(tmp_path, user("u", "Hi."), {"$set": {"directories": ["/work/a", "/work/b"], "summary": "Greeting"}})
     assert (session.project, session.title) == ("/work/a", "Greeting")
 
 
-def test_sessions_are_found_below_the_agents_home(tmp_path: Path) -> None:
+def test_sessions_are_discovered_in_the_agents_home(tmp_path: Path) -> None:
     for home in (tmp_path, tmp_path / "moved"):
         chats = home / ".gemini" / "tmp" / "shop" / "chats"
         log(chats, user("u", "Hi."))
@@ -388,7 +388,7 @@ def test_other_documents_are_not_claimed(text: str, tmp_path: Path) -> None:
     assert th.sniff(tmp_path / "x.json") != "gemini-cli"
 
 
-def test_a_session_can_be_given_back_to_gemini(tmp_path: Path) -> None:
+def test_a_session_can_be_converted_back_to_gemini(tmp_path: Path) -> None:
     signed = asked("c1") | {"thoughtSignature": "c2ln"}
     session = log(tmp_path, user("u1", "Look."), gemini("g1", signed), user("r1", answered("c1", "one")))
     assert th.emit(session.history, "gemini") == [
@@ -399,7 +399,7 @@ def test_a_session_can_be_given_back_to_gemini(tmp_path: Path) -> None:
 
 
 def test_the_recordings_agree_with_their_counts(shared_data: Path) -> None:
-    """A message of the index is a record, those for the screen among them."""
+    """Compare with the index, which counts every record, including those for the screen."""
     found = [*recordings.indexed(shared_data, "gemini_cli")]
     assert len(found) == 6
     for expected, sessions in found:

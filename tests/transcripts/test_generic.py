@@ -1,4 +1,4 @@
-"""Lists of messages in no API's form: where they stand, who speaks, and what is none."""
+"""Lists of messages that match no dialect: their keys, their speakers, and lists that are not conversations."""
 
 import gzip
 import json
@@ -46,7 +46,7 @@ def texts(messages: Iterable[Message]) -> list[str]:
     return [message.text for message in messages]
 
 
-# Where conversations stand
+# Keys of conversations
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def texts(messages: Iterable[Message]) -> list[str]:
         {"transcript": [{"speaker": "Host", "text": HUMAN["content"]}, {"speaker": "Guest", "text": "Two."}]},
     ],
 )
-def test_a_conversation_is_found_wherever_it_stands(tmp_path: Path, value: Any) -> None:
+def test_a_conversation_is_found_under_any_known_key(tmp_path: Path, value: Any) -> None:
     [session] = read_all(tmp_path, value)
     assert texts(session.history) == [HUMAN["content"], "Two."]
     assert roles(session.history) == ["user human", "assistant model"]
@@ -82,12 +82,12 @@ def test_lines_are_conversations_or_messages(tmp_path: Path) -> None:
     two = read_all(tmp_path, [{"id": n, "messages": [HUMAN, MODEL]} for n in (7, 8)] + [{"no": "talk"}], "talk.jsonl")
     assert [(session.id, len(session.history)) for session in two] == [("7", 2), ("8", 2)]
     assert [message.source and message.source.line for message in two[1].history] == [2, 2]
-    assert [(problem.line, problem.what) for problem in two[0].problems] == [(3, "a line holds no conversation")]
+    assert [(problem.line, problem.what) for problem in two[0].problems] == [(3, "a line has no conversation")]
     [one] = read_all(tmp_path, [HUMAN, {"no": "message"}, MODEL, HUMAN], "talk.jsonl")
     assert (one.id, [message.source and message.source.line for message in one.history]) == ("talk", [1, 3, 4])
 
 
-def test_a_conversation_may_look_like_a_message(tmp_path: Path) -> None:
+def test_a_conversation_can_look_like_a_message(tmp_path: Path) -> None:
     line = {"id": True, "source": "web", "text": "A talk.", "conversations": [HUMAN, MODEL]}
     two = read_all(tmp_path, [line, line], "talk.jsonl")
     assert [(session.id, texts(session.history)) for session in two] == [
@@ -95,12 +95,12 @@ def test_a_conversation_may_look_like_a_message(tmp_path: Path) -> None:
     ]
 
 
-def test_sessions_of_one_file_have_ids_of_their_own(tmp_path: Path) -> None:
+def test_sessions_of_one_file_have_unique_ids(tmp_path: Path) -> None:
     rows = [{"id": "same", "messages": [HUMAN, MODEL]}] * 2 + [{"messages": [HUMAN, MODEL]}]
     assert [session.id for session in read_all(tmp_path, rows)] == ["same-1", "same-2", "talk-3"]
 
 
-def test_conversations_with_dates_beside_them(tmp_path: Path) -> None:
+def test_dates_in_a_separate_list_are_used(tmp_path: Path) -> None:
     value = {
         "question_id": "q",
         "haystack_session_ids": ["a", "b"],
@@ -112,8 +112,8 @@ def test_conversations_with_dates_beside_them(tmp_path: Path) -> None:
     assert f"{sessions[0].started:%Y-%m-%d %H:%M}" == "2023-07-12 10:14"
 
 
-def test_a_list_in_an_apis_form_is_read_as_that_apis(tmp_path: Path) -> None:
-    """Also inside a document that is no request: calls, results and pictures as the API has them."""
+def test_a_list_that_matches_a_dialect_is_parsed_as_that_dialect(tmp_path: Path) -> None:
+    """Calls, results and images have the API's layout, also inside a document that is not a request."""
     contents = [
         {"role": "user", "parts": [{"text": "Look."}]},
         {"role": "model", "parts": [{"functionCall": {"name": "ls", "args": {}}}]},
@@ -144,7 +144,7 @@ def test_a_list_in_an_apis_form_is_read_as_that_apis(tmp_path: Path) -> None:
         {"input": [{"role": "user", "content": "Hi."}]},
     ],
 )
-def test_what_an_api_takes_is_not_taken_from_it(tmp_path: Path, value: Any) -> None:
+def test_a_file_that_matches_a_dialect_is_not_generic(tmp_path: Path, value: Any) -> None:
     assert th.sniff(write(tmp_path, value)) in ("openai-chat", "anthropic", "gemini", "openai-responses")
     assert (
         th.sniff(write(tmp_path, [value], "lines.jsonl") if isinstance(value, dict) else write(tmp_path, value))
@@ -168,18 +168,18 @@ def test_what_an_api_takes_is_not_taken_from_it(tmp_path: Path, value: Any) -> N
         {"ground_truth": [["a"], ["b"]], "question": "Which?"},
     ],
 )
-def test_other_json_is_none(tmp_path: Path, value: Any) -> None:
+def test_other_json_is_not_a_conversation(tmp_path: Path, value: Any) -> None:
     path = write(tmp_path, value)
     assert th.sniff(path) != "generic"
     with pytest.raises(UnknownFormatError, match="holds no list of messages"):
         th.read(path, format="generic")
 
 
-# Who speaks
+# Speakers
 
 
-def test_agents_are_named_where_there_are_several(tmp_path: Path) -> None:
-    """Each message begins with the name; one that was given a prompt of its own is an agent, whatever its role."""
+def test_several_agents_are_named(tmp_path: Path) -> None:
+    """Each message begins with the name. A speaker with a system prompt is an agent, in any role."""
     session = read(
         tmp_path,
         {"role": "assistant", "name": "Coder", "content": "I am done."},
@@ -202,7 +202,7 @@ def test_one_agent_needs_no_name(tmp_path: Path) -> None:
     assert texts(session.history) == ["Be brief.", HUMAN["content"], "Two."]
 
 
-def test_speakers_with_a_note(tmp_path: Path) -> None:
+def test_notes_after_names_are_parsed(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         HUMAN,
@@ -216,8 +216,8 @@ def test_speakers_with_a_note(tmp_path: Path) -> None:
     assert session.history[1].id == "2 Leader (thought)"
 
 
-def test_a_terminal_answers_the_one_block_of_code_before_it(tmp_path: Path) -> None:
-    """With several blocks, or none, nobody can say which ran: then a tool has said something."""
+def test_a_terminal_answers_the_only_code_block_before_it(tmp_path: Path) -> None:
+    """With several code blocks or none, the output stays text of a tool."""
     code = "Run it:\n```python\nprint(1)\n```\nThen we know."
     session = read(
         tmp_path,
@@ -239,8 +239,8 @@ def test_a_terminal_answers_the_one_block_of_code_before_it(tmp_path: Path) -> N
 # Calls and results
 
 
-def test_smolagents(tmp_path: Path) -> None:
-    """Calls are told twice, as text; one response answers all calls of a step; one before any call is what was said."""
+def test_smolagents_calls_and_results_are_paired(tmp_path: Path) -> None:
+    """Calls are in the file twice, as text. One response answers all calls of a step; one before any call is text."""
     told = (
         "Calling tools:\n[{'id': 'a', 'type': 'function', 'function': {'name': 'ls', 'arguments': {'deep': True}}},"
         " {'id': 'b', 'type': 'function', 'function': {'name': 'pwd', 'arguments': {}}}]"
@@ -265,7 +265,7 @@ def test_smolagents(tmp_path: Path) -> None:
     assert session.history[2].model == "m"
 
 
-def test_questions_and_answers_as_source(tmp_path: Path) -> None:
+def test_calls_as_source_are_parsed(tmp_path: Path) -> None:
     turns = [[{"role": "user", "content": "Make a folder."}], [{"role": "user", "content": "Go there."}]]
     truth = [["mkdir(name='x')", "ls()"], ["cd('x', deep=[1, {'a': None}])"]]
     [asked] = read_all(tmp_path, [{"id": "q1", "question": turns}], "q.jsonl")
@@ -278,11 +278,11 @@ def test_questions_and_answers_as_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["", "1 + 1", "f(", "f(" * 5000, "f(x)\ng(y)", "lambda: 0", "x" * 500_000, "f(\0)"])
-def test_source_that_is_no_call(source: str) -> None:
+def test_source_that_is_not_a_call_is_rejected(source: str) -> None:
     assert parse_python_call(source) is None
 
 
-def test_source_is_read_and_never_run() -> None:
+def test_source_is_parsed_and_never_run() -> None:
     called = parse_python_call("open(__import__('os').getcwd() + '/x', mode=1j)")
     assert called is not None
     assert json.loads(called.arguments) == {"mode": "1j", "args": ["__import__('os').getcwd() + '/x'"]}
@@ -292,14 +292,14 @@ def test_source_is_read_and_never_run() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_escape_that_python_does_not_know_is_no_warning() -> None:
+def test_an_invalid_escape_raises_no_warning() -> None:
     called = parse_python_call(r"grep(pattern='\d+')")
     assert called is not None
     assert json.loads(called.arguments) == {"pattern": r"\d+"}
     assert parse_calls_as_text(r"[{'a': '\d'}]") == [{"a": r"\d"}]
 
 
-def test_calls_and_results_under_other_names(tmp_path: Path) -> None:
+def test_calls_and_results_under_other_names_are_parsed(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         {
@@ -344,7 +344,7 @@ def test_calls_and_results_under_other_names(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
-def test_the_id_of_a_call_comes_before_that_of_an_item(tmp_path: Path) -> None:
+def test_a_call_id_takes_precedence_over_an_item_id(tmp_path: Path) -> None:
     call = {"type": "function_call", "id": "item-1", "call_id": "a", "name": "ls", "arguments": "{}"}
     output = {"type": "function_call_output", "id": "item-2", "call_id": "a", "output": "a.py"}
     session = read(tmp_path, HUMAN, {"role": "ai", "content": [call]}, {"role": "tool", "content": [output]})
@@ -352,7 +352,7 @@ def test_the_id_of_a_call_comes_before_that_of_an_item(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
-def test_ids_that_two_calls_share_are_told_apart(tmp_path: Path) -> None:
+def test_duplicate_call_ids_become_unique(tmp_path: Path) -> None:
     def call(id_: str) -> Json:
         return {"role": "ai", "tool_calls": [{"id": id_, "name": "ls", "arguments": "{}"}]}
 
@@ -368,14 +368,14 @@ def test_ids_that_two_calls_share_are_told_apart(tmp_path: Path) -> None:
     assert answers == {"same": "one", "call-4-1": "two"}
 
 
-# Logs of requests
+# Request logs
 
 
 def request(*rows: Json, **fields: Any) -> Json:
     return {"type": "request", "messages": list(rows), "model": "m", "timestamp": "2026-01-05T10:00:00"} | fields
 
 
-def test_a_log_of_requests_is_the_conversation_they_repeat(tmp_path: Path) -> None:
+def test_a_request_log_becomes_one_conversation(tmp_path: Path) -> None:
     asked = {"role": "user", "content": "How many?"}
     called = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "ls", "arguments": "{}"}}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "a.py"}
@@ -395,20 +395,20 @@ def test_a_log_of_requests_is_the_conversation_they_repeat(tmp_path: Path) -> No
     assert session.records == {"request": 3}
     assert session.problems == ()
     [session] = read_all(tmp_path, [*log, log[-1], {"type": "end"}], "log.jsonl")
-    assert session.problems[0].what == "2 lines are no requests, nor responses to one"
+    assert session.problems[0].what == "2 lines are not requests, or responses to one"
     nested = [{"request": row, "response": {"choices": [{"message": {"content": "x"}}]}} for row in (request(asked),)]
     [session] = read_all(tmp_path, nested * 2, "log.jsonl")
     assert texts(session.history) == ["How many?", "x"]
 
 
-# What is odd
+# Damage
 
 
-def test_what_is_no_message_is_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_rows_that_are_not_messages_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
     odd: list[Any] = [None, 3, {"note": 1}, {"role": "ai", "content": ""}, {"role": 5, "content": {"deep": 1}}]
     session = read(tmp_path, HUMAN, MODEL, *odd, HUMAN, {"role": "oracle", "content": [3, {"type": "hologram"}]}, MODEL)
     assert texts(session.history)[:2] == [HUMAN["content"], "Two."]
-    assert session.problems[0].what == "4 of 10 rows are no messages, or say nothing"
+    assert session.problems[0].what == "4 of 10 rows are not messages, or are empty"
     assert [part.kind for message in session.history for part in message.parts if isinstance(part, Unknown)] == [
         "",
         "int",
@@ -417,7 +417,7 @@ def test_what_is_no_message_is_counted_and_the_rest_is_read(tmp_path: Path) -> N
     assert session.records["oracle"] == 1
 
 
-def test_a_row_nested_too_deep_is_named(tmp_path: Path) -> None:
+def test_a_row_nested_too_deeply_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "talk.json"
     deep = '{"type":"odd","x":' * 900 + "1" + "}" * 900
     rows = [json.dumps(HUMAN), f'{{"role":"ai","content":[{deep}]}}', json.dumps(MODEL)]
@@ -430,7 +430,7 @@ def test_a_row_nested_too_deep_is_named(tmp_path: Path) -> None:
     assert texts(session.history)[-1] == "Two."
 
 
-def test_a_packed_file_reads_like_a_plain_one(tmp_path: Path) -> None:
+def test_a_compressed_file_reads_like_a_plain_one(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps({"messages": [HUMAN, MODEL]}).encode() * 1 + b"\n"))
     session = th.read(path)
@@ -449,10 +449,10 @@ def messages(sessions: Iterable[th.Session]) -> int:
     return sum(len(session.history) for session in sessions)
 
 
-def test_multi_agent_recordings(shared_data: Path) -> None:
-    """One session a file. Where the agents' prompts are told, they are one message more; two rows of all are empty.
+def test_multi_agent_recordings_are_read(shared_data: Path) -> None:
+    """One session per file. System prompts of agents are one more message; two rows are empty.
 
-    Of 147 outputs of a terminal 88 follow a message with one block of code, and are its result.
+    88 of 147 terminal outputs follow a message with one code block, and are its result.
     """
     answered = lost = files = 0
     for row, [session] in recordings.indexed(shared_data, "multi_agent"):
@@ -466,20 +466,21 @@ def test_multi_agent_recordings(shared_data: Path) -> None:
     assert answered == 88
 
 
-def test_smolagents_recordings(shared_data: Path) -> None:
-    """A session a line. An answer and the row that tells its calls are one message."""
+def test_smolagents_recordings_are_read(shared_data: Path) -> None:
+    """One session per line. An answer and the row with its calls are one message."""
     for row, sessions in recordings.indexed(shared_data, "smolagents"):
         assert len(sessions) == row["sessions"]
-        told = sum(session.records["tool-call"] for session in sessions)
-        assert messages(sessions) == row["msgs"] - told
-        assert calls(sessions) >= told
+        call_rows = sum(session.records["tool-call"] for session in sessions)
+        assert messages(sessions) == row["msgs"] - call_rows
+        assert calls(sessions) >= call_rows
         results = sum(1 for session in sessions for message in session.history for _ in message.results)
         assert results == calls(sessions)
 
 
-def test_bfcl_recordings(shared_data: Path) -> None:
-    """The index counts a file as one session of as many messages as it has lines; here a line is a session, and a
-    message is a turn. Definitions of functions are no conversation.
+def test_bfcl_recordings_are_read(shared_data: Path) -> None:
+    """The index counts a file as one session with one message per line. Here each line is a session.
+
+    Function definitions are not a conversation.
     """
     rows = map(json.loads, (shared_data / "index.jsonl").read_text(encoding="utf-8").splitlines())
     for row in (row for row in rows if row["file"].startswith("bfcl/")):
@@ -494,10 +495,10 @@ def test_bfcl_recordings(shared_data: Path) -> None:
         assert (calls(sessions) > 1000) == ("/ans-" in row["file"])
 
 
-def test_other_recordings(shared_data: Path) -> None:
-    """tau-bench's runs, Google's compression scenarios, dialogs and haystacks: all agree with the index.
+def test_other_recordings_are_read(shared_data: Path) -> None:
+    """Runs of tau-bench, Google's compression scenarios, dialogs and haystacks have the counts of the index.
 
-    It counts a question's haystack, and a dialog with those before it, as one session; here each is one.
+    The index counts a question's haystack, and a dialog with those before it, as one session; here each is one.
     """
     more = {"memory/longmemeval-s-001.json.gz": 80, "memory/msc-001.jsonl.gz": 15}
     for kind in ("compression_evals", "memory"):

@@ -1,4 +1,4 @@
-"""Reading a file imports the formats up to its own, and none after it."""
+"""Reading a file imports the formats up to its own, and no later ones."""
 
 import subprocess
 import sys
@@ -16,17 +16,17 @@ print(*(name for name in sys.argv[3:] if name in sys.modules))
 """
 
 
-def imported(name: str, *, told: bool) -> list[str]:
-    """The modules of formats that are imported once a format's own fixture is read."""
-    arguments = (str(own_fixture(name)), name if told else "", *TRANSCRIPT_FORMATS.values())
+def imported(name: str, *, explicit: bool) -> list[str]:
+    """Return the format modules that reading a format's fixture imports."""
+    arguments = (str(own_fixture(name)), name if explicit else "", *TRANSCRIPT_FORMATS.values())
     run = subprocess.run([sys.executable, "-c", READ, *arguments], capture_output=True, text=True, check=True)
     return run.stdout.split()
 
 
 def test_reading_a_claude_code_file_imports_no_other_format() -> None:
-    assert imported("claude-code", told=False) == [TRANSCRIPT_FORMATS["claude-code"]]
+    assert imported("claude-code", explicit=False) == [TRANSCRIPT_FORMATS["claude-code"]]
 
 
 @pytest.mark.parametrize("name", ["codex", "pi", "atif", "aider"])
-def test_a_format_that_is_named_is_the_only_one_imported(name: str) -> None:
-    assert imported(name, told=True) == [TRANSCRIPT_FORMATS[name]]
+def test_an_explicit_format_is_the_only_one_imported(name: str) -> None:
+    assert imported(name, explicit=True) == [TRANSCRIPT_FORMATS[name]]

@@ -1,4 +1,4 @@
-"""opencode's exports and stores beside the fixtures: ids, steps, what was taken back, and what is odd."""
+"""Tests of the `opencode` format: unique IDs, steps, reverts, stores and malformed files."""
 
 import gzip
 import json
@@ -51,11 +51,11 @@ def results(session: th.Session) -> Iterator[ToolResult]:
     return (result for one in session.messages() for result in one.results)
 
 
-def whats(session: th.Session) -> list[str]:
+def problem_texts(session: th.Session) -> list[str]:
     return [problem.what for problem in session.problems]
 
 
-def test_calls_of_one_id_are_told_apart_by_their_place(tmp_path: Path) -> None:
+def test_calls_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         message("user", said("Look."), id="REDACTED"),
@@ -72,7 +72,7 @@ def test_calls_of_one_id_are_told_apart_by_their_place(tmp_path: Path) -> None:
         "own": "four",
     }
     assert [one.id for one in session.history if one.role != "tool"] == ["message-1", "message-2", "msg_3"]
-    assert whats(session) == ["2 messages and 3 calls have no id of their own"]
+    assert problem_texts(session) == ["2 messages and 3 calls have no unique ID"]
 
 
 def pairs(session: th.Session) -> Iterator[tuple[ToolCall, Any]]:
@@ -82,7 +82,7 @@ def pairs(session: th.Session) -> Iterator[tuple[ToolCall, Any]]:
         yield call, chain
 
 
-def test_a_place_is_no_name_that_another_has(tmp_path: Path) -> None:
+def test_generated_ids_do_not_collide(tmp_path: Path) -> None:
     wire = (tool("call-1-2"), tool("same"), tool("same"), tool(None), tool("call-1-3"), tool("call-1-3-"))
     session = read(tmp_path, message("assistant", *wire, id="message-1"))
     names = [call.id for call in session.history[0].calls]
@@ -90,7 +90,7 @@ def test_a_place_is_no_name_that_another_has(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
-def test_each_step_of_a_message_is_a_call_with_its_own_bill(tmp_path: Path) -> None:
+def test_each_step_of_a_message_is_a_model_call_with_its_own_usage(tmp_path: Path) -> None:
     def finish(count: int) -> Json:
         return {"type": "step-finish", "tokens": {"input": count, "output": 1, "cache": {"read": 2, "write": 0}}}
 
@@ -105,15 +105,13 @@ def test_each_step_of_a_message_is_a_call_with_its_own_bill(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("total", "output"), [(18, 3), (20, 5), (None, 3)])
-def test_thinking_is_a_share_of_the_output_however_it_was_counted(
-    tmp_path: Path, total: int | None, output: int
-) -> None:
+def test_output_tokens_include_thinking_in_every_version(tmp_path: Path, total: int | None, output: int) -> None:
     tokens = {"total": total, "input": 10, "output": 3, "reasoning": 2, "cache": {"read": 4, "write": 1}}
     session = read(tmp_path, message("assistant", START, said("Hi."), tokens=tokens))
     assert session.history[0].usage == Usage(10, output, 4, 1, reasoning=2)
 
 
-def test_what_the_harness_ran_is_no_call_of_a_model(tmp_path: Path) -> None:
+def test_harness_commands_have_no_model(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         message("user", {"type": "subtask", "prompt": "Review it.", "agent": "build"}),
@@ -126,14 +124,14 @@ def test_what_the_harness_ran_is_no_call_of_a_model(tmp_path: Path) -> None:
     assert [call.stop for call in trace_history(session.history).calls] == [4]
 
 
-def test_a_call_that_did_not_end_has_no_result(tmp_path: Path) -> None:
+def test_an_unfinished_call_has_no_result(tmp_path: Path) -> None:
     open_calls = [tool("a", status="pending"), tool("b", status="running"), {"type": "tool", "callID": "c", "state": 7}]
     session = read(tmp_path, message("assistant", START, *open_calls))
     assert len(list(session.history[0].calls)) == 3
     assert list(results(session)) == []
 
 
-def test_results_say_how_they_ended(tmp_path: Path) -> None:
+def test_failed_results_are_errors(tmp_path: Path) -> None:
     cut = {"interrupted": True, "output": "half"}
     wire = [
         tool("a", status="error", error="no such file"),
@@ -148,7 +146,7 @@ def test_results_say_how_they_ended(tmp_path: Path) -> None:
     assert [one.text for one in found] == ["no such file", "half", "a\nb", "a\nb", "a\nb", '{"not":"text"}']
 
 
-def test_pictures_come_along(tmp_path: Path) -> None:
+def test_images_are_read(tmp_path: Path) -> None:
     photo = {"type": "file", "mime": "image/png", "url": "data:image/png;base64,aGk="}
     linked = {"type": "file", "mime": "application/pdf", "url": "https://example.org/a.pdf"}
     as_text = {"type": "file", "mime": "text/plain", "url": "file:///w/a.txt"}
@@ -161,7 +159,7 @@ def test_pictures_come_along(tmp_path: Path) -> None:
     assert next(results(session)).content == (Text("a\nb"), Image("image/png", "aGk="), Unknown("", "5"))
 
 
-def test_the_proof_of_thinking_is_kept_under_any_providers_name(tmp_path: Path) -> None:
+def test_thinking_signatures_of_every_provider_are_read(tmp_path: Path) -> None:
     def thought(metadata: Any) -> Json:
         return {"type": "reasoning", "text": "Hm.", "metadata": metadata}
 
@@ -174,7 +172,7 @@ def test_the_proof_of_thinking_is_kept_under_any_providers_name(tmp_path: Path) 
     assert session.history[0].parts == (Thinking("Hm.", "s"), Thinking("Hm.", "e"), Thinking("Hm."))
 
 
-def test_a_session_may_go_back_into_the_middle_of_a_message(tmp_path: Path) -> None:
+def test_a_session_can_be_reverted_to_the_middle_of_a_message(tmp_path: Path) -> None:
     parts = [START, said("First.", id="p1"), said("Second.", id="p2")]
     session = read(
         tmp_path,
@@ -188,20 +186,20 @@ def test_a_session_may_go_back_into_the_middle_of_a_message(tmp_path: Path) -> N
     assert [branch.after_message_id for branch in session.branches] == ["m2"]
 
 
-def test_going_back_to_nowhere_takes_nothing_back(tmp_path: Path) -> None:
+def test_a_revert_to_an_unknown_message_removes_nothing(tmp_path: Path) -> None:
     session = read(tmp_path, *[message("user", said("Hi."), id="REDACTED")] * 2, revert={"messageID": "REDACTED"})
     assert (len(session.history), session.branches) == (2, ())
-    assert "the message that the session went back to is not here" in whats(session)
+    assert "the session was reverted to a message that does not exist" in problem_texts(session)
 
 
-def test_a_summary_that_failed_starts_nothing(tmp_path: Path) -> None:
+def test_a_failed_summary_starts_no_segment(tmp_path: Path) -> None:
     compaction = message("user", {"type": "compaction", "auto": True})
     failed = message("assistant", START, said("Half a"), summary=True, error={"name": "APIError"})
     session = read(tmp_path, message("user", said("Hi.")), compaction, failed)
     assert (session.compactions, [one.text for one in session.history]) == (0, ["Hi.", "Half a"])
 
 
-def test_after_a_summary_only_what_it_names_is_carried(tmp_path: Path) -> None:
+def test_a_summary_carries_over_only_the_named_tail(tmp_path: Path) -> None:
     rows = [message("user", said(text), id=f"m{number}") for number, text in enumerate(("One.", "Two.", "Three."))]
     for tail, carried in (("m1", ["Two.", "Three."]), ("m9", []), (None, [])):
         compaction = message("user", {"type": "compaction", "tail_start_id": tail}, id="c")
@@ -211,7 +209,7 @@ def test_after_a_summary_only_what_it_names_is_carried(tmp_path: Path) -> None:
         assert [one.text for one in session.messages()] == ["One.", "Two.", "Three.", "One was said.", "Four."]
 
 
-def test_compactions_cannot_keep_everything_over_and_over(tmp_path: Path) -> None:
+def test_the_number_of_carried_messages_is_limited(tmp_path: Path) -> None:
     rows = [message("user", said("Hi."), id="first")]
     for number in range(60):
         rows.append(message("user", {"type": "compaction", "tail_start_id": "first"}, id=f"c{number}"))
@@ -219,19 +217,19 @@ def test_compactions_cannot_keep_everything_over_and_over(tmp_path: Path) -> Non
     session = read(tmp_path, *rows)
     assert session.compactions == 60
     assert sum(map(len, session.segments)) < 10 * len(rows) + 100
-    assert [problem.done for problem in session.problems] == ["what the last of them keep is left out"]
+    assert [problem.done for problem in session.problems] == ["the last ones keep none"]
 
 
-def test_a_sub_agent_is_prompted_by_the_model_that_started_it(tmp_path: Path) -> None:
+def test_a_sub_agents_prompt_has_a_model_as_author(tmp_path: Path) -> None:
     session = read(tmp_path, message("user", said("Find it.")), title="find it (@build subagent)", parentID="ses_0")
     assert (session.parent, session.history[0].author) == ("ses_0", "model")
 
 
-def test_a_session_whose_id_was_scrubbed_is_called_after_its_file(tmp_path: Path) -> None:
+def test_a_session_without_an_id_is_named_after_its_file(tmp_path: Path) -> None:
     assert read(tmp_path, message("user", said("Hi.")), name="nightly.json", id="REDACTED").id == "nightly"
 
 
-def test_a_packed_export_reads_like_a_plain_one(tmp_path: Path) -> None:
+def test_a_compressed_export_reads_like_a_plain_one(tmp_path: Path) -> None:
     packed = tmp_path / "export.json.gz"
     packed.write_bytes(gzip.compress(FIXTURE.read_bytes()))
     plain, again = th.read(FIXTURE), th.read(packed)
@@ -240,7 +238,7 @@ def test_a_packed_export_reads_like_a_plain_one(tmp_path: Path) -> None:
     assert [one.parts for one in again.messages(branches=True)] == [one.parts for one in plain.messages(branches=True)]
 
 
-def test_what_is_no_message_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_malformed_messages_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     odd: list[Any] = [
         None,
         {"info": {}},
@@ -254,7 +252,7 @@ def test_what_is_no_message_is_named_and_the_rest_is_read(tmp_path: Path) -> Non
     assert [part.data for part in session.history[0].parts if isinstance(part, Unknown)] == ["5", '{"type":7}', "{}"]
 
 
-def test_a_document_without_messages_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_document_without_messages_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     path.write_text('{"info": {"id": "ses_1"}}')
     with pytest.raises(th.ThresherError, match="opencode export"):
@@ -272,7 +270,7 @@ def put(path: Path, value: Any) -> Path:
 
 @pytest.mark.parametrize("id_", ["ses_1/../../../outside", "ses_1/..", "ses_1/../ses_2", "ses_1\\..\\ses_2", "ses_\0"])
 @pytest.mark.parametrize("layout", ["session/p1", "session/info"])
-def test_an_id_is_no_way_out_of_the_store(tmp_path: Path, id_: str, layout: str) -> None:
+def test_an_id_cannot_leave_the_store(tmp_path: Path, id_: str, layout: str) -> None:
     storage = tmp_path / "storage"
     facts = put(storage / layout / "ses_1.json", {"id": id_, "time": {}})
     for folder in ("outside", "storage/message/ses_1", "storage/message/ses_2", "storage/session/message/ses_1"):
@@ -280,10 +278,10 @@ def test_an_id_is_no_way_out_of_the_store(tmp_path: Path, id_: str, layout: str)
     assert th.sniff(facts) == "opencode"
     [session] = th.read_all(facts)
     assert (session.files, len(session.history)) == ((), 0)
-    assert [problem.done for problem in session.problems] == ["its messages are not looked for"]
+    assert [problem.done for problem in session.problems] == ["its messages are not read"]
 
 
-def test_what_is_no_file_in_a_store_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipes_in_a_store_do_not_block(tmp_path: Path) -> None:
     facts = put(tmp_path / "session" / "p1" / "ses_1.json", {"id": "ses_1", "time": {}})
     put(tmp_path / "message" / "ses_1" / "msg_1.json", {"id": "m", "role": "user"})
     put(tmp_path / "part" / "msg_1" / "prt_1.json", said("Hi."))
@@ -293,7 +291,7 @@ def test_what_is_no_file_in_a_store_is_not_waited_for(tmp_path: Path) -> None:
     [session] = th.read_all(facts)
     assert [one.text for one in session.history] == ["Hi."]
     [session] = th.read_all(facts, limits=ReadLimits(line=30))
-    assert [problem.done for problem in session.problems] == ["left out"]
+    assert [problem.done for problem in session.problems] == ["skipped"]
 
 
 # --- the database ----------------------------------------------------------------------------------------------------
@@ -309,7 +307,7 @@ def store(folder: Path, *statements: str) -> Path:
 
 
 def newer(folder: Path, *rows: tuple[str, Json], id_: str = "ses_9", parent: str | None = None) -> th.Session:
-    """A session of newer rows."""
+    """Read a session of newer rows."""
     path = store(folder)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         facts = (id_, "p1", parent, None, "s", "/w", "Count", "1", None, None, None, 9, 9)
@@ -321,12 +319,12 @@ def newer(folder: Path, *rows: tuple[str, Json], id_: str = "ses_9", parent: str
     return session
 
 
-def test_newer_rows_name_no_provider_of_a_proof(tmp_path: Path) -> None:
+def test_newer_rows_have_signatures_without_a_provider(tmp_path: Path) -> None:
     content = [{"type": "reasoning", "text": "Hm.", key: {"signature": "s"}} for key in ("native", "state")]
     assert newer(tmp_path, ("assistant", {"content": content})).history[0].parts == (Thinking("Hm.", "s"),) * 2
 
 
-def test_newer_rows_hold_their_files(tmp_path: Path) -> None:
+def test_newer_rows_contain_their_files(tmp_path: Path) -> None:
     inline = {"mime": "image/png", "data": "aGk="}
     files = [
         inline,
@@ -348,7 +346,7 @@ def test_newer_rows_hold_their_files(tmp_path: Path) -> None:
     assert next(results(session)).content == (Text("ok"), picture)
 
 
-def test_newer_results_may_be_data_and_a_command_may_still_run(tmp_path: Path) -> None:
+def test_newer_results_can_be_data_and_a_command_can_be_running(tmp_path: Path) -> None:
     state = {"status": "completed", "input": {}, "structured": {"n": 1}, "content": []}
     shell = {"command": "sleep 9", "shellID": "sh", "status": "running"}
     tool = {"type": "tool", "id": "c", "name": "count", "state": state}
@@ -358,7 +356,7 @@ def test_newer_results_may_be_data_and_a_command_may_still_run(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("key", ["metadata", "structured"])
-def test_a_newer_sub_agent_is_known_by_the_call_that_started_it(tmp_path: Path, key: str) -> None:
+def test_a_newer_sub_agent_has_the_call_that_started_it(tmp_path: Path, key: str) -> None:
     def call(id_: str) -> Json:
         state = {"status": "completed", "input": {"prompt": "Count."}, key: {"sessionID": "ses_9"}}
         return {"type": "tool", "id": id_, "name": "subagent", "state": state}
@@ -373,7 +371,7 @@ def test_a_newer_sub_agent_is_known_by_the_call_that_started_it(tmp_path: Path, 
     assert (child.parent, child.call_id, child.history[0].author) == ("ses_8", "first", "model")
 
 
-def test_rows_are_called_by_their_own_ids_and_need_one(tmp_path: Path) -> None:
+def test_rows_use_their_own_ids_and_need_one(tmp_path: Path) -> None:
     path = store(
         tmp_path,
         "UPDATE session SET id = 'other' WHERE id = 'ses_s2CHILD'",
@@ -386,14 +384,14 @@ def test_rows_are_called_by_their_own_ids_and_need_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "lost", ["session DROP COLUMN time_updated", "part DROP COLUMN message_id", "message RENAME TO m"]
 )
-def test_tables_that_lack_what_is_needed_are_no_store(tmp_path: Path, lost: str) -> None:
+def test_tables_without_required_columns_are_not_a_store(tmp_path: Path, lost: str) -> None:
     path = store(tmp_path, f"ALTER TABLE {lost}", "DROP TABLE session_message")
     assert th.sniff(path) is None
     with pytest.raises(th.ThresherError):
         th.read_all(path)
 
 
-def test_a_store_that_could_not_be_looked_at_for_a_moment_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_store_that_was_briefly_unreadable_is_not_treated_as_empty(tmp_path: Path) -> None:
     source = SourceFile(store(tmp_path))
     source.tables = {}
     assert [len(session.history) > 0 for session in FORMAT.read(source)] == [True] * 3
@@ -402,7 +400,7 @@ def test_a_store_that_could_not_be_looked_at_for_a_moment_is_not_taken_for_an_em
         th.read_all(other, format="opencode")
 
 
-def test_a_database_may_be_named_by_the_environment(tmp_path: Path) -> None:
+def test_the_environment_can_name_a_database(tmp_path: Path) -> None:
     data = tmp_path / ".local" / "share" / "opencode"
     for named, folder in (("mine[1].db", data), ("/srv/mine[1].db", Path("/srv"))):
         first = FORMAT.homes({"OPENCODE_DB": named}, tmp_path)[0]

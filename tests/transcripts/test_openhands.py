@@ -1,4 +1,4 @@
-"""OpenHands beside the fixtures: outputs of evaluations, folders of events, the tree, and what is odd."""
+"""Tests of the `openhands` format: evaluation outputs, event folders, branches and malformed files."""
 
 import json
 import os
@@ -56,13 +56,13 @@ def said(id_: str, text: str, source: str = "user", **fields: Any) -> Json:
 
 def called(id_: str, response: str = "", tool: str = "terminal", **fields: Any) -> Json:
     call = {"id": f"call-of-{id_}", "name": tool, "arguments": json.dumps(fields.pop("args", {"command": "ls"}))}
-    told: Json = {"tool_name": tool, "tool_call_id": call["id"], "tool_call": call, "llm_response_id": response}
-    return event(id_, "ActionEvent", thought=fields.pop("thought", []), **told | fields)
+    default: Json = {"tool_name": tool, "tool_call_id": call["id"], "tool_call": call, "llm_response_id": response}
+    return event(id_, "ActionEvent", thought=fields.pop("thought", []), **default | fields)
 
 
 def gave(id_: str, of: str, text: str = "done", **observation: Any) -> Json:
-    told = {"content": words(text), "is_error": False} | observation
-    return event(id_, "ObservationEvent", "environment", tool_call_id=f"call-of-{of}", action_id=of, observation=told)
+    full = {"content": words(text), "is_error": False} | observation
+    return event(id_, "ObservationEvent", "environment", tool_call_id=f"call-of-{of}", action_id=of, observation=full)
 
 
 def read(folder: Path, document: Any, name: str = "export.json") -> th.Session:
@@ -75,7 +75,7 @@ def read(folder: Path, document: Any, name: str = "export.json") -> th.Session:
 
 
 def store(folder: Path, events: list[Any], **state: Any) -> Path:
-    """A conversation of the SDK in a folder."""
+    """Write a conversation of the SDK to a folder."""
     (folder / "events").mkdir(parents=True)
     base = {"id": "conv-1", "agent": {"llm": {"model": "m"}}, "workspace": {"working_dir": "/w"}} | state
     (folder / "base_state.json").write_text(json.dumps(base))
@@ -95,7 +95,7 @@ def results(session: th.Session) -> Iterator[ToolResult]:
     return (result for one in session.messages() for result in one.results)
 
 
-def whats(session: th.Session) -> list[str]:
+def problem_texts(session: th.Session) -> list[str]:
     return [problem.what for problem in session.problems]
 
 
@@ -122,7 +122,7 @@ def test_each_line_of_an_evaluation_is_a_session(tmp_path: Path) -> None:
     assert second.problems == ()
 
 
-def test_a_task_that_was_tried_again_is_a_session_of_its_own(tmp_path: Path) -> None:
+def test_a_repeated_task_is_a_separate_session(tmp_path: Path) -> None:
     path = tmp_path / "output.jsonl"
     row = {"instance_id": "repo-1", "history": [asked(1, "Fix it."), ran(2)]}
     path.write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
@@ -136,7 +136,7 @@ def test_a_document_with_a_history_or_a_trajectory_is_one_session(tmp_path: Path
         assert [one.source.line for one in session.history if one.source] == [1, 2]
 
 
-def test_lines_may_be_the_events_themselves(tmp_path: Path) -> None:
+def test_lines_can_be_events(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("".join(json.dumps(one) + "\n" for one in (said("a", "Hi."), {"kind": "Hologram"}, called("b"))))
     assert th.sniff(path) == "openhands"
@@ -144,7 +144,7 @@ def test_lines_may_be_the_events_themselves(tmp_path: Path) -> None:
     assert (session.id, session.records) == ("run", {"MessageEvent": 1, "Hologram": 1, "ActionEvent": 1})
 
 
-def test_the_oldest_events_are_flat_and_have_no_names(tmp_path: Path) -> None:
+def test_the_oldest_events_are_flat_and_have_no_ids(tmp_path: Path) -> None:
     flat = [
         {"action": "message", "content": "Add a licence.", "wait_for_response": False},
         {"action": "run", "command": "touch LICENSE", "thought": "I create it.", "is_confirmed": "confirmed"},
@@ -166,7 +166,7 @@ def test_the_oldest_events_are_flat_and_have_no_names(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
-def test_calls_of_one_response_are_one_message_with_one_bill(tmp_path: Path) -> None:
+def test_calls_of_one_response_are_one_message_with_one_usage(tmp_path: Path) -> None:
     def made(id_: str) -> Json:
         calls = [{"id": n, "function": {"name": "execute_bash", "arguments": f'{{"command": "{n}"}}'}} for n in "ab"]
         message = {"content": "Both.", "tool_calls": calls, "thinking_blocks": [{"thinking": "Hm.", "signature": "s"}]}
@@ -192,7 +192,7 @@ def test_calls_of_one_response_are_one_message_with_one_bill(tmp_path: Path) -> 
     assert [(result.call_id, result.text) for result in results(session)] == [("a", "one"), ("b", "two")]
 
 
-def test_bills_may_stand_beside_the_events(tmp_path: Path) -> None:
+def test_usage_can_be_stored_outside_the_events(tmp_path: Path) -> None:
     usage = {
         "response_id": "r",
         "prompt_tokens": 100,
@@ -206,7 +206,7 @@ def test_bills_may_stand_beside_the_events(tmp_path: Path) -> None:
     assert (session.history[1].usage, session.history[1].model) == (Usage(10, 7, 60, 30), "given")
 
 
-def test_what_a_person_runs_is_no_call(tmp_path: Path) -> None:
+def test_a_users_command_is_not_a_call(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         [
@@ -226,14 +226,14 @@ def test_what_a_person_runs_is_no_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "failed"), [(0, False), (1, True), (-1, False), (None, False)])
-def test_a_command_that_still_runs_has_not_failed(tmp_path: Path, code: int | None, failed: bool) -> None:
+def test_a_running_command_has_not_failed(tmp_path: Path, code: int | None, failed: bool) -> None:
     extras = {"metadata": {"exit_code": code, "prefix": "[", "suffix": "]"}}
     session = read(tmp_path, [asked(0, "Go."), ran(1), observed(2, "run", 1, "out", extras=extras)])
     [result] = results(session)
     assert (result.text, result.is_error) == ("[out]", failed)
 
 
-def test_what_is_forgotten_is_gone_from_the_next_segment_on(tmp_path: Path) -> None:
+def test_forgotten_events_are_missing_from_the_next_segment(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         [
@@ -289,7 +289,7 @@ def test_delegates_of_delegates_are_children_of_children(tmp_path: Path) -> None
     assert len({session.id, child.id, inner.id}) == 3
 
 
-def test_many_delegates_inside_each_other_end(tmp_path: Path) -> None:
+def test_the_nesting_of_delegates_is_limited(tmp_path: Path) -> None:
     depth = 2_000
     opened = [action(n, "delegate", args={"inputs": {"task": "x"}}) for n in range(depth)]
     closed = [observed(depth + n, "delegate", depth - n - 1, "y") for n in range(depth)]
@@ -342,10 +342,10 @@ def test_a_conversation_is_a_folder(tmp_path: Path) -> None:
     assert [one.model for one in session.history] == ["", "m", "", "m"]
     assert [one.source.line for one in session.history if one.source] == [1, 1, 1, 1]
     assert len(session.files) == 5
-    assert whats(session) == ["an event is not a JSON object, or torn, or too large"]
+    assert problem_texts(session) == ["an event is too large, damaged or not a JSON object"]
 
 
-def test_sub_agents_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_sub_agents_have_their_own_folders(tmp_path: Path) -> None:
     path = store(
         tmp_path / "c1",
         [
@@ -363,7 +363,7 @@ def test_sub_agents_have_folders_of_their_own(tmp_path: Path) -> None:
     assert {child.history[0].author for child in session.children} == {"model"}
 
 
-def test_nobody_but_its_parent_speaks_to_a_sub_agent(tmp_path: Path) -> None:
+def test_a_sub_agents_user_messages_have_a_model_as_author(tmp_path: Path) -> None:
     path = store(tmp_path / "c1", [said("a", "Go.")])
     events = [
         said("a", "Count.", parent_id="__root__"),
@@ -379,21 +379,21 @@ def test_nobody_but_its_parent_speaks_to_a_sub_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
-def test_what_is_no_file_in_a_folder_of_events_is_named(tmp_path: Path) -> None:
+def test_unreadable_event_files_are_reported(tmp_path: Path) -> None:
     path = store(tmp_path / "c1", [said("a", "Go.")])
     os.mkfifo(tmp_path / "c1" / "events" / "event-00001-x.json")
     [session] = th.read_all(path)
     assert (len(session.history), len(session.problems)) == (1, 1)
 
 
-def test_the_first_releases_wrote_calls_and_results_otherwise(tmp_path: Path) -> None:
+def test_calls_and_results_of_the_first_releases_are_read(tmp_path: Path) -> None:
     call = {"id": "t", "type": "function", "function": {"name": "execute_bash", "arguments": '{"command":"ls"}'}}
-    told: Json = {"tool_name": "execute_bash", "tool_call_id": "t", "tool_call": call, "thought": words("Look.")}
+    old_call: Json = {"tool_name": "execute_bash", "tool_call_id": "t", "tool_call": call, "thought": words("Look.")}
     observation = {"output": "a.py", "error": "warned", "command": "ls", "exit_code": 0}
     session = read(
         tmp_path,
         [
-            event("a", "ActionEvent", **told),
+            event("a", "ActionEvent", **old_call),
             event("b", "ObservationEvent", "environment", tool_call_id="t", observation=observation),
             event("c", "ActionEvent", tool_name="think", action={"thought": "Hm.", "kind": "ThinkAction"}),
         ],
@@ -405,7 +405,7 @@ def test_the_first_releases_wrote_calls_and_results_otherwise(tmp_path: Path) ->
     assert [(result.text, result.is_error) for result in results(session)] == [("a.py\nwarned", True)]
 
 
-def test_a_conversation_stands_at_its_head(tmp_path: Path) -> None:
+def test_only_the_path_to_the_head_is_active(tmp_path: Path) -> None:
     events = [
         said("a", "Go."),
         said("b", "One.", "agent", parent_id="a"),
@@ -422,23 +422,23 @@ def test_a_conversation_stands_at_its_head(tmp_path: Path) -> None:
     assert (len(empty.history), len(empty.branches)) == (0, 2)
 
 
-def test_a_parent_that_is_not_here_is_named(tmp_path: Path) -> None:
+def test_a_missing_parent_is_reported(tmp_path: Path) -> None:
     session = read(
         tmp_path, [said("a", "Go."), said("b", "On.", parent_id="gone"), said("c", "And on.", parent_id="b")]
     )
     assert [one.text for one in session.history] == ["Go.", "On.", "And on."]
-    assert whats(session) == ["the parent `gone` of an event is not here"]
+    assert problem_texts(session) == ["an event's parent `gone` does not exist"]
 
 
-def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
+def test_a_cycle_of_parents_is_cut(tmp_path: Path) -> None:
     session = read(
         tmp_path, [said("a", "1", parent_id="c"), said("b", "2", parent_id="a"), said("c", "3", parent_id="b")]
     )
     assert sorted(one.text for one in session.messages(branches=True)) == ["1", "2", "3"]
-    assert "events are each other's parents" in whats(session)
+    assert "the parents of events form a cycle" in problem_texts(session)
 
 
-def test_many_circles_of_parents_end(tmp_path: Path) -> None:
+def test_many_cycles_of_parents_are_cut(tmp_path: Path) -> None:
     events = [said(f"{n}", "x", parent_id=f"{n ^ 1}") for n in range(10_000)]
     session = read(tmp_path, events)
     assert len(list(session.messages(branches=True))) == len(events)
@@ -451,15 +451,15 @@ def test_many_calls_of_one_response_are_answered(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
-def test_condensations_are_followed_so_far(tmp_path: Path) -> None:
+def test_the_number_of_condensations_is_limited(tmp_path: Path) -> None:
     forgets = {"forgotten_event_ids": [-1], "summary": ""}
     many = [ran(n) for n in range(5_000)]
     session = read(tmp_path, [*many, *(action(5_000 + n, "condensation", args=forgets) for n in range(5_000))])
-    assert whats(session) == ["there are too many condensations to follow"]
+    assert problem_texts(session) == ["the session has too many condensations"]
     assert len(session.history) == 5_000
 
 
-def test_a_condensation_of_the_sdk_names_the_events(tmp_path: Path) -> None:
+def test_a_condensation_of_the_sdk_lists_event_ids(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         [
@@ -481,7 +481,7 @@ def test_a_condensation_of_the_sdk_names_the_events(tmp_path: Path) -> None:
     ]
 
 
-def test_events_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_events_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:
     session = read(
         tmp_path, [said("a", "One."), said("a", "Two."), called("a"), called("b"), said("event-6", "x"), said("a", "y")]
     )
@@ -492,7 +492,7 @@ def test_events_of_one_id_are_told_apart(tmp_path: Path) -> None:
     assert [(result.call_id, result.text) for result in results(again)] == [("call-of-a", "1"), ("call-b", "2")]
 
 
-def test_pictures_and_secrets_of_thinking_come_along(tmp_path: Path) -> None:
+def test_images_and_encrypted_thinking_are_read(tmp_path: Path) -> None:
     content = [*words("See:"), {"type": "image", "image_urls": ["data:image/png;base64,aGk=", 5]}, {"type": "sound"}]
     item = {"summary": ["So."], "encrypted_content": "secret"}
     session = read(
@@ -506,7 +506,7 @@ def test_pictures_and_secrets_of_thinking_come_along(tmp_path: Path) -> None:
     assert session.history[1].parts[:2] == (Thinking("So.", "secret"), Text("Yes."))
 
 
-def test_what_is_no_event_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_malformed_events_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     session = read(tmp_path, [asked(1, "Hi."), None, [], {}, {"kind": 5, "id": "x"}, {"action": "hologram", "args": 3}])
     assert [problem.line for problem in session.problems] == [2, 3]
     assert session.records == {"action message": 1, "?": 2, "action hologram": 1}
@@ -524,20 +524,20 @@ def test_what_is_no_event_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
         {"agent": {}, "workspace": {}, "id": "1"},
     ],
 )
-def test_other_documents_are_not_taken_for_conversations(tmp_path: Path, value: Any) -> None:
+def test_other_documents_are_not_detected_as_openhands(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "d.json"
     path.write_text(json.dumps(value))
     assert th.sniff(path) != "openhands"
 
 
-def test_a_document_without_events_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_document_without_events_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "e.json"
     path.write_text('{"instance_id": "a"}')
     with pytest.raises(th.ThresherError, match="OpenHands"):
         th.read(path, format="openhands")
 
 
-def test_conversations_are_found_where_they_are_kept(tmp_path: Path) -> None:
+def test_homes_depend_on_the_environment(tmp_path: Path) -> None:
     old = tmp_path / ".openhands-state" / "sessions" / "s" / "events"
     old.mkdir(parents=True)
     (old / "0.json").write_text(json.dumps(asked(0, "Go.")))
@@ -545,28 +545,28 @@ def test_conversations_are_found_where_they_are_kept(tmp_path: Path) -> None:
     store(new.parent / "subagents" / "d", [said("a", "Go.")])
     found = discover(environment={}, home=tmp_path, formats=["openhands"])
     assert [one.path for one in found] == [new, old / "0.json"]
-    told = {"OPENHANDS_PERSISTENCE_DIR": "/p", "FILE_STORE_PATH": "/f"}
-    folders = [str(home.folder) for home in FORMAT.homes(told, tmp_path)]
+    environment = {"OPENHANDS_PERSISTENCE_DIR": "/p", "FILE_STORE_PATH": "/f"}
+    folders = [str(home.folder) for home in FORMAT.homes(environment, tmp_path)]
     assert folders[:2] == ["/p/conversations", "/f/sessions"]
-    told["OPENHANDS_CONVERSATIONS_DIR"] = "/c"
-    assert str(FORMAT.homes(told, tmp_path)[0].folder) == "/c"
+    environment["OPENHANDS_CONVERSATIONS_DIR"] = "/c"
+    assert str(FORMAT.homes(environment, tmp_path)[0].folder) == "/c"
 
 
 NOT_SHOWN = {"action recall", "observation recall", "observation null"}
 RECALLED = {"oh-001": 1}
-"""In the first of its three sessions a recall brings knowledge, which is shown."""
+"""In the first of its three sessions, a recall adds knowledge, which is visible."""
 READ_ELSEWHERE = {"oh-003": 1}
-"""`cat LICENSE`: the index takes no file without an ending for one."""
+"""`cat LICENSE`: the index does not count files without a suffix."""
 WRITTEN_ELSEWHERE = {"oh-001": -1}
-"""The index takes `sed -i` for an edit; here it is the shell's work."""
+"""The index counts `sed -i` as an edit; here it is a shell command."""
 FAILED = {"oh-001": 17}
-"""It counts the two errors of the harness, which answer no call, and not the 19 commands that ended badly."""
+"""The index counts two harness errors, which answer no call, and not the 19 failed commands."""
 
 
-def test_every_recording_is_read_as_its_index_counts_it(shared_data: Path) -> None:
-    """Sessions and calls to the number. Messages are the events that a model is shown: the index counts all of them.
+def test_recordings_match_their_index(shared_data: Path) -> None:
+    """Compare sessions and calls with the index, which counts every event as a message, visible or not.
 
-    In `oh-002` to `oh-004` every second event is an observation of nothing.
+    In `oh-002` to `oh-004`, every second event is an empty observation.
     """
     for row, sessions in recordings.indexed(shared_data, "openhands"):
         name = Path(row["file"]).name.partition(".")[0]

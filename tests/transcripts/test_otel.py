@@ -1,4 +1,4 @@
-"""Traces beside the fixture: every layout and vocabulary, and how single calls become conversations."""
+"""Tests of the `otel` format: every layout and vocabulary, and the stitching of calls to conversations."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def said(words: str, role: str = "assistant") -> Json:
 def span(
     number: int,
     parent: str = "",
-    told: Json | None = None,
+    fields: Json | None = None,
     *,
     trace: str = "t1",
     failed: bool = False,
@@ -44,15 +44,15 @@ def span(
         "start_time": f"2026-01-05T10:00:{number:02}+00:00",
         "end_time": f"2026-01-05T10:00:{number:02}.5+00:00",
         "status_code": "ERROR" if failed else "OK",
-        "attributes": (told or {}) | {key.replace("__", "."): value for key, value in attributes.items()},
+        "attributes": (fields or {}) | {key.replace("__", "."): value for key, value in attributes.items()},
         "events": [],
     }
 
 
 def chat(number: int, given: Iterable[Json], answer: Json | None, parent: str = "", **more: Any) -> Json:
-    told: Json = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": list(given)}
-    told |= {"gen_ai__output__messages": [answer]} if answer else {}
-    return span(number, parent, **(told | more))
+    fields: Json = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": list(given)}
+    fields |= {"gen_ai__output__messages": [answer]} if answer else {}
+    return span(number, parent, **(fields | more))
 
 
 def agent(number: int, parent: str = "", name: str = "counter", **more: Any) -> Json:
@@ -76,7 +76,7 @@ def read(folder: Path, *spans: Json) -> th.Session:
 
 
 def words(messages: Iterable[Message]) -> list[str]:
-    """What is in each message: its text, its calls, its results."""
+    """Return the text, calls and results of each message."""
     return [" ".join(map(_word, message.parts)) for message in messages]
 
 
@@ -139,7 +139,7 @@ def as_export(spans: Iterable[Json]) -> Json:
 
 
 def in_snake_case(value: Any) -> Any:
-    """As protobuf's own JSON may have it."""
+    """Write a trace in protobuf's JSON mapping."""
     match value:
         case dict():
             return {
@@ -177,31 +177,31 @@ def nested(attributes: Json) -> Json:
 
 
 def as_observation(one: Json) -> Json:
-    told = one["attributes"]
+    attributes = one["attributes"]
     return {
         "id": one["context"]["span_id"],
         "traceId": "t1",
         "parentObservationId": one["parent_id"],
-        "type": {"chat": "GENERATION", "invoke_agent": "AGENT"}[told["gen_ai.operation.name"]],
+        "type": {"chat": "GENERATION", "invoke_agent": "AGENT"}[attributes["gen_ai.operation.name"]],
         "startTime": one["start_time"],
         "endTime": one["end_time"],
-        "model": told.get("gen_ai.request.model"),
-        "usageDetails": {"input": told.get("gen_ai.usage.input_tokens", 0)},
-        "input": told.get("gen_ai.input.messages"),
-        "output": next(iter(told.get("gen_ai.output.messages", [])), None),
+        "model": attributes.get("gen_ai.request.model"),
+        "usageDetails": {"input": attributes.get("gen_ai.usage.input_tokens", 0)},
+        "input": attributes.get("gen_ai.input.messages"),
+        "output": next(iter(attributes.get("gen_ai.output.messages", [])), None),
         "level": "DEFAULT",
     }
 
 
 def layouts() -> Iterator[tuple[str, str]]:
-    """The same trace in every layout."""
+    """Yield the same trace in every layout."""
     spans = two_calls()
     yield "flat lines", "".join(f"{json.dumps(one)}\n" for one in spans)
     yield "flat list", json.dumps(spans, indent=1)
     yield "nested attributes", json.dumps([one | {"attributes": nested(one["attributes"])} for one in spans])
     flat = [{f"context.{key}": value for key, value in one["context"].items()} | one for one in spans]
-    told = [{f"attributes.{key}": value for key, value in one.pop("attributes").items()} | one for one in flat]
-    yield "a table's rows", json.dumps(told)
+    flattened = [{f"attributes.{key}": value for key, value in one.pop("attributes").items()} | one for one in flat]
+    yield "a table's rows", json.dumps(flattened)
     spans = two_calls()
     yield "OTLP document", json.dumps(as_export(spans))
     yield "OTLP document with other names", json.dumps(in_snake_case(as_export(spans)))
@@ -230,7 +230,7 @@ def test_a_trace_is_read_in_every_layout(tmp_path: Path, layout: str, written: s
     assert session.problems == ()
 
 
-def test_what_the_sdk_prints_is_read(tmp_path: Path) -> None:
+def test_output_of_the_console_exporter_is_read(tmp_path: Path) -> None:
     trace = pytest.importorskip("opentelemetry.sdk.trace")
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
     printed = io.StringIO()
@@ -239,8 +239,8 @@ def test_what_the_sdk_prints_is_read(tmp_path: Path) -> None:
     tracer = provider.get_tracer("test")
     with tracer.start_as_current_span("run", attributes={"gen_ai.operation.name": "invoke_agent"}):
         for given, answer in (([SYSTEM, ASKED], CALLED), ([SYSTEM, ASKED, CALLED, GIVEN], ANSWERED)):
-            told = {"gen_ai.input.messages": json.dumps(given), "gen_ai.output.messages": json.dumps([answer])}
-            with tracer.start_as_current_span("chat", attributes={"gen_ai.operation.name": "chat", **told}):
+            messages = {"gen_ai.input.messages": json.dumps(given), "gen_ai.output.messages": json.dumps([answer])}
+            with tracer.start_as_current_span("chat", attributes={"gen_ai.operation.name": "chat", **messages}):
                 pass
     path = tmp_path / "console.log"
     path.write_text(printed.getvalue())
@@ -249,20 +249,20 @@ def test_what_the_sdk_prints_is_read(tmp_path: Path) -> None:
     assert words(session.history) == WHOLE
 
 
-def test_what_is_printed_between_spans_or_torn_is_passed_over(tmp_path: Path) -> None:
+def test_other_output_and_damaged_spans_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     printed = [json.dumps(one, indent=4) for one in two_calls()]
     path.write_text("\nStep done.\n".join(printed))
     [session] = th.read_all(path)
     assert words(session.history) == WHOLE
-    assert session.problems[0].what == "2 pieces of the file are no JSON"
+    assert session.problems[0].what == "2 pieces of the file are not JSON"
     path.write_text("\n".join([printed[0], printed[1][:90], *printed[1:]])[:-60])
     [session] = th.read_all(path)
     assert words(session.history) == WHOLE[:3]
-    assert session.problems[0].what == "2 pieces of the file are no JSON"
+    assert session.problems[0].what == "2 pieces of the file are not JSON"
 
 
-def test_messages_may_be_log_records(tmp_path: Path) -> None:
+def test_messages_can_be_log_records(tmp_path: Path) -> None:
     def log(name: str, **body: Any) -> Json:
         return {"spanId": "s2", "traceId": "t1", "eventName": name, "body": otlp(body)}
 
@@ -280,7 +280,7 @@ def test_messages_may_be_log_records(tmp_path: Path) -> None:
 
 
 def inference(prefix: str, *messages: Json) -> Json:
-    """Messages as OpenInference flattens them."""
+    """Flatten messages as OpenInference does."""
     flat: Json = {}
     for number, message in enumerate(messages):
         start = f"{prefix}.{number}.message"
@@ -299,7 +299,7 @@ def test_openinference(tmp_path: Path) -> None:
         tokens = {f"llm.token_count.{key}": value for key, value in counts.items()}
         schema = json.dumps({"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}})
         offered = {"llm.tools.0.tool.json_schema": schema, "llm.model_name": "m", "session.id": "talk"}
-        return span(number, told={"openinference.span.kind": "LLM", **messages, **tokens, **offered})
+        return span(number, fields={"openinference.span.kind": "LLM", **messages, **tokens, **offered})
 
     twelve = [said(f"Line {number}.", "user") for number in range(12)]
     session = read(
@@ -325,7 +325,7 @@ def test_contents_of_openinference(tmp_path: Path) -> None:
         "llm.output_messages.0.message.contents.1.message_content.type": "text",
         "llm.output_messages.0.message.contents.1.message_content.text": "A picture.",
     }
-    session = read(tmp_path, span(1, told={"openinference.span.kind": "LLM", **given}))
+    session = read(tmp_path, span(1, fields={"openinference.span.kind": "LLM", **given}))
     assert session.history[0].parts == (Text("What is this?"), Image("image/png", "aGk="))
     assert session.history[1].parts == (Thinking("Hm.", "sig"), Text("A picture."))
 
@@ -347,8 +347,10 @@ def test_genai_parts(tmp_path: Path) -> None:
     ]
     system = [{"type": "text", "content": "You count."}]
     answer = parts("assistant", {"type": "text", "content": "Two."})
-    told = {"gen_ai.input.messages": json.dumps(given), "gen_ai.output.messages": json.dumps([answer])}
-    one = span(1, told={"gen_ai.operation.name": "chat", "gen_ai.system_instructions": json.dumps(system), **told})
+    messages = {"gen_ai.input.messages": json.dumps(given), "gen_ai.output.messages": json.dumps([answer])}
+    one = span(
+        1, fields={"gen_ai.operation.name": "chat", "gen_ai.system_instructions": json.dumps(system), **messages}
+    )
     session = read(tmp_path, one)
     assert words(session.history) == [
         "You count.",
@@ -361,7 +363,7 @@ def test_genai_parts(tmp_path: Path) -> None:
 
 
 def test_openllmetry(tmp_path: Path) -> None:
-    told = {
+    fields = {
         "llm.request.type": "chat",
         "gen_ai.prompt.0.role": "user",
         "gen_ai.prompt.0.content": json.dumps([{"type": "text", "text": "How many files are here?"}]),
@@ -371,7 +373,7 @@ def test_openllmetry(tmp_path: Path) -> None:
         "gen_ai.completion.0.tool_calls.0.arguments": "{}",
         "gen_ai.usage.prompt_tokens": 5,
     }
-    session = read(tmp_path, span(1, told=told))
+    session = read(tmp_path, span(1, fields=fields))
     assert words(session.history) == WHOLE[1:3]
     assert session.history[1].usage == Usage(5)
 
@@ -403,9 +405,9 @@ def test_events(tmp_path: Path) -> None:
 
 
 def test_the_ai_sdk(tmp_path: Path) -> None:
-    def ran(number: int, operation: str, parent: str = "", **told: Any) -> Json:
-        names = {f"ai.{key.replace('__', '.')}": value for key, value in told.items()}
-        return span(number, parent, told={"ai.operationId": f"ai.{operation}", **names})
+    def ran(number: int, operation: str, parent: str = "", **fields: Any) -> Json:
+        names = {f"ai.{key.replace('__', '.')}": value for key, value in fields.items()}
+        return span(number, parent, fields={"ai.operationId": f"ai.{operation}", **names})
 
     given = [{"role": "user", "content": [{"type": "text", "text": "How many files are here?"}]}]
     calls = [{"type": "tool-call", "toolCallId": "c1", "toolName": "ls", "input": {"path": "."}}]
@@ -438,7 +440,7 @@ def test_the_ai_sdk(tmp_path: Path) -> None:
 
 
 def test_blocks_of_bedrock(tmp_path: Path) -> None:
-    """Strands notes each message as an event, its content as the blocks that Bedrock takes."""
+    """Strands records each message as an event with Bedrock's content blocks."""
 
     def call(number: int, *noted: tuple[str, str, list[Json]]) -> Json:
         one = span(number, gen_ai__operation__name="chat")
@@ -463,8 +465,8 @@ def test_blocks_of_bedrock(tmp_path: Path) -> None:
     assert words(session.history) == ["Look.", "Yes. ls:c1", "c1=no such folder!", "(Hm.) None."]
 
 
-def test_spans_that_tell_no_kind_are_known_by_their_attributes(tmp_path: Path) -> None:
-    """Older versions of Pydantic AI; counts that came through a table are floats."""
+def test_spans_without_a_kind_are_recognized_by_their_attributes(tmp_path: Path) -> None:
+    """Test older versions of Pydantic AI, with counts that a table export made floats."""
     session = read(
         tmp_path,
         span(1, agent_name="counter", pydantic_ai__all_messages="[]"),
@@ -476,17 +478,17 @@ def test_spans_that_tell_no_kind_are_known_by_their_attributes(tmp_path: Path) -
     assert session.history[2].usage == Usage(5)
 
 
-def test_an_agent_may_tell_all_that_its_models_do_not(tmp_path: Path) -> None:
+def test_messages_can_be_on_the_agent_span_only(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         agent(1, **{"input.value": "How many files are here?", "output.value": "There are two of them."}),
         span(2, "s1", gen_ai__operation__name="chat", gen_ai__usage__input_tokens=4),
     )
     assert words(session.history) == [WHOLE[1], WHOLE[4]]
-    assert "1 calls of models tell no messages" in session.problems[0].what
+    assert "1 model calls have no messages" in session.problems[0].what
 
 
-def test_an_answer_under_a_name_is_the_models(tmp_path: Path) -> None:
+def test_an_answer_with_a_name_has_a_model_as_author(tmp_path: Path) -> None:
     session = read(tmp_path, chat(1, [ASKED], {"role": "Planner", "content": "Two."}))
     assert [message.role for message in session.history] == ["user", "assistant"]
 
@@ -494,7 +496,7 @@ def test_an_answer_under_a_name_is_the_models(tmp_path: Path) -> None:
 # From calls to conversations
 
 
-def test_an_answer_given_back_in_another_form_is_known(tmp_path: Path) -> None:
+def test_a_repeated_answer_in_another_form_is_recognized(tmp_path: Path) -> None:
     trimmed = said("There are two of them. <end>")
     once_more = said("Are you sure?", "user")
     session = read(
@@ -507,11 +509,13 @@ def test_an_answer_given_back_in_another_form_is_known(tmp_path: Path) -> None:
     assert session.branches == ()
 
 
-def test_calls_told_as_text_are_known(tmp_path: Path) -> None:
-    """smolagents gives calls back as rows of text, and what was printed before an error as a row of its own."""
-    told = "Calling tools:\n[{'id': 'c1', 'type': 'function', 'function': {'name': 'ls', 'arguments': {'path': '.'}}}]"
+def test_repeated_calls_in_text_form_are_recognized(tmp_path: Path) -> None:
+    """smolagents repeats calls as text rows, and the output before an error as a separate row."""
+    calls_text = (
+        "Calling tools:\n[{'id': 'c1', 'type': 'function', 'function': {'name': 'ls', 'arguments': {'path': '.'}}}]"
+    )
     rows = [
-        {"role": "tool-call", "content": told},
+        {"role": "tool-call", "content": calls_text},
         {"role": "tool-response", "content": "Call id: c1\nObservation:\na.py"},
         {"role": "tool-response", "content": "Call id: c1\nError:\nno more"},
     ]
@@ -520,7 +524,7 @@ def test_calls_told_as_text_are_known(tmp_path: Path) -> None:
     assert words(session.history) == [*WHOLE[:3], results, WHOLE[4]]
 
 
-def test_asking_again_takes_the_answer_back(tmp_path: Path) -> None:
+def test_a_retry_abandons_the_answer(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         chat(1, [SYSTEM, ASKED], said("Three.")),
@@ -534,7 +538,7 @@ def test_asking_again_takes_the_answer_back(tmp_path: Path) -> None:
     assert {branch.after_message_id for branch in session.branches} <= ids
 
 
-def test_choices_beside_the_first_were_not_taken(tmp_path: Path) -> None:
+def test_further_choices_are_abandoned(tmp_path: Path) -> None:
     one = chat(1, [SYSTEM, ASKED], None)
     one["attributes"]["gen_ai.output.messages"] = [ANSWERED, said("Three."), said("Four.")]
     session = read(tmp_path, one, chat(2, [SYSTEM, ASKED, ANSWERED, said("Why?", "user")], said("I counted.")))
@@ -542,8 +546,8 @@ def test_choices_beside_the_first_were_not_taken(tmp_path: Path) -> None:
     assert [words(branch.history) for branch in session.branches] == [["Three."], ["Four."]]
 
 
-def test_without_an_agent_every_question_is_a_persons_own(tmp_path: Path) -> None:
-    """Calls of one trace that share no more than the system's prompt; beside one agent they are its harness's."""
+def test_without_an_agent_every_prompt_has_a_human_as_author(tmp_path: Path) -> None:
+    """Calls of one trace share only the system prompt; next to an agent, such calls belong to its harness."""
     calls = [chat(n, [SYSTEM, said(f"Question {n}.", "user")], said(f"Answer {n}.")) for n in (2, 3)]
     sessions = read_all(tmp_path, *calls)
     assert [session.title for session in sessions] == ["Question 2.", "Question 3."]
@@ -553,20 +557,20 @@ def test_without_an_agent_every_question_is_a_persons_own(tmp_path: Path) -> Non
     assert {child.history[1].author for child in session.children} == {"harness"}
 
 
-def test_a_call_told_by_two_instruments_is_one(tmp_path: Path) -> None:
+def test_a_call_recorded_by_two_instruments_is_one(tmp_path: Path) -> None:
     inside = chat(2, [SYSTEM, ASKED], ANSWERED, "s1")
     session = read(tmp_path, chat(1, [SYSTEM, ASKED], ANSWERED), inside, chat(3, [SYSTEM, ASKED], ANSWERED))
     assert words(session.history) == [*WHOLE[:2], WHOLE[4]]
     assert (session.branches, session.children) == ((), ())
 
 
-def test_a_failed_call_leaves_only_its_question(tmp_path: Path) -> None:
+def test_a_failed_call_has_only_its_prompt(tmp_path: Path) -> None:
     session = read(tmp_path, chat(1, [SYSTEM, ASKED], None, failed=True), chat(2, [SYSTEM, ASKED], ANSWERED))
     assert words(session.history) == [*WHOLE[:2], WHOLE[4]]
 
 
-def test_another_prompt_of_the_system_is_a_conversation_beside(tmp_path: Path) -> None:
-    """A planner is given the same history under a prompt of its own: what it repeats is carried, not said again."""
+def test_another_system_prompt_starts_a_side_conversation(tmp_path: Path) -> None:
+    """A planner gets the same history with its own system prompt: the repeated messages are carried."""
     planner, plan = said("You plan.", "system"), said("Plan on.", "user")
     session = read(
         tmp_path,
@@ -583,7 +587,7 @@ def test_another_prompt_of_the_system_is_a_conversation_beside(tmp_path: Path) -
     assert {message.author for message in beside.history if message.role == "user"} == {"harness"}
 
 
-def test_a_prompt_of_the_system_that_changes_further_on_is_the_same(tmp_path: Path) -> None:
+def test_a_system_prompt_that_changes_after_its_start_is_the_same(tmp_path: Path) -> None:
     def prompt(minute: int) -> Json:
         return said(f"It is 10:{minute}. {'You count files. ' * 20} Open: {'a.py ' * minute}", "system")
 
@@ -598,8 +602,8 @@ def test_a_prompt_of_the_system_that_changes_further_on_is_the_same(tmp_path: Pa
         assert session.children == ()
 
 
-def test_an_agent_inside_another_belongs_to_the_call_under_way(tmp_path: Path) -> None:
-    """With a tool's span around it the call is known by that; without, where only one is under way."""
+def test_an_inner_agent_belongs_to_the_open_call(tmp_path: Path) -> None:
+    """The tool span around the agent identifies the call; without one, only a single open call matches."""
     inner = [said("You look.", "system"), said("Look in .", "user")]
     for between in ([], [tool(3, "ls", "s1")]):
         session = read(
@@ -616,7 +620,7 @@ def test_an_agent_inside_another_belongs_to_the_call_under_way(tmp_path: Path) -
         assert [message.author for message in child.history] == ["harness", "model", "model"]
 
 
-def test_an_agent_that_inherits_the_history_is_inside_too(tmp_path: Path) -> None:
+def test_an_agent_that_inherits_the_history_is_a_child(tmp_path: Path) -> None:
     session = read(
         tmp_path,
         agent(1),
@@ -628,8 +632,8 @@ def test_an_agent_that_inherits_the_history_is_inside_too(tmp_path: Path) -> Non
     assert len(session.children) == 1
 
 
-def test_a_conversation_goes_on_in_later_traces(tmp_path: Path) -> None:
-    """By all that was said before, or by its id where only what is new is told."""
+def test_a_conversation_continues_in_later_traces(tmp_path: Path) -> None:
+    """Match by the full history, or by conversation ID if a trace has only new messages."""
     more = said("Name them.", "user")
     whole = chat(2, [SYSTEM, ASKED, ANSWERED, more], said("a.py and b.py."), trace="t2")
     assert words(read(tmp_path, chat(1, [SYSTEM, ASKED], ANSWERED), whole).history)[3:] == [
@@ -648,20 +652,20 @@ def test_a_conversation_goes_on_in_later_traces(tmp_path: Path) -> None:
     assert len(read_all(tmp_path, chat(1, [SYSTEM, ASKED], ANSWERED, **talk), other)) == 2
 
 
-def test_a_call_may_be_given_only_the_results(tmp_path: Path) -> None:
+def test_a_prompt_can_have_only_results(tmp_path: Path) -> None:
     session = read(tmp_path, chat(1, [SYSTEM, ASKED], CALLED), chat(2, [GIVEN], ANSWERED))
     assert words(session.history) == WHOLE
 
 
-def test_runs_of_one_prompt_are_told_apart_by_their_agents(tmp_path: Path) -> None:
+def test_runs_of_the_same_prompt_differ_by_agent(tmp_path: Path) -> None:
     runs = [(agent(n), chat(n + 1, [SYSTEM, ASKED], said(f"{n}."), f"s{n}")) for n in (1, 3, 5)]
     sessions = read_all(tmp_path, *(one for run in runs for one in run))
     assert [words(session.history)[-1] for session in sessions] == ["1.", "3.", "5."]
     assert len({session.id for session in sessions}) == 3
 
 
-def test_a_history_that_is_changed_or_cut_before_its_end_goes_on(tmp_path: Path) -> None:
-    """Old results masked, the oldest messages dropped, or lost to a limit on attributes: no one said that anew."""
+def test_a_conversation_continues_if_its_history_is_changed_or_truncated(tmp_path: Path) -> None:
+    """Old results are masked, the oldest messages are dropped or lost to a limit on attributes: nothing is new."""
     masked = GIVEN | {"content": "[old output]"}
     talk = [SYSTEM, ASKED, CALLED, GIVEN, ANSWERED, said("Good.", "user")]
     thanks = said("You are welcome.")
@@ -680,14 +684,14 @@ def test_a_history_that_is_changed_or_cut_before_its_end_goes_on(tmp_path: Path)
         assert (session.compactions, session.branches) == (0, ())
     kept = {key: value for key, value in inference("llm.input_messages", *talk).items() if key[19] not in "01"}
     first = {key: value for key, value in kept.items() if key != "llm.input_messages.2.message.role"}
-    cut = span(3, told={"openinference.span.kind": "LLM", **first, **inference("llm.output_messages", thanks)})
+    cut = span(3, fields={"openinference.span.kind": "LLM", **first, **inference("llm.output_messages", thanks)})
     session = read(tmp_path, chat(1, [SYSTEM, ASKED], CALLED), chat(2, talk[:4], ANSWERED), cut)
     assert words(session.history) == [*WHOLE, "Good.", "You are welcome."]
     assert "limit on attributes" in session.problems[0].what
 
 
 def test_compactions(tmp_path: Path) -> None:
-    """Either the last messages are kept, or the conversation goes on from the task and a summary."""
+    """Either the last messages are kept, or the conversation continues from the task and a summary."""
     summary = said("So far: two files were found.", "user")
     before = [chat(1, [SYSTEM, ASKED], CALLED), chat(2, [SYSTEM, ASKED, CALLED, GIVEN], ANSWERED)]
     more = said("Name them.", "user")
@@ -709,8 +713,8 @@ def test_compactions(tmp_path: Path) -> None:
         assert sum(isinstance(part, th.model.Summary) for one in session.history for part in one.parts) == 1
 
 
-def test_tools_give_what_no_call_was_given(tmp_path: Path) -> None:
-    """A tool's span is known by the call's id, or is the next run of that tool before the next call of the model."""
+def test_tool_spans_supply_missing_results(tmp_path: Path) -> None:
+    """A tool span matches by call ID, or as the next run of that tool before the next model call."""
     again = {"role": "assistant", "tool_calls": [{"id": "c2", "name": "ls", "arguments": "{}"}]}
     session = read(
         tmp_path,
@@ -730,10 +734,10 @@ def test_tools_give_what_no_call_was_given(tmp_path: Path) -> None:
     assert words(session.history)[3:] == ["c1=no such folder!"]
 
 
-# What is odd
+# Malformed files
 
 
-def test_traces_may_use_the_same_ids(tmp_path: Path) -> None:
+def test_traces_can_use_the_same_ids(tmp_path: Path) -> None:
     def run(trace: str) -> list[Json]:
         ran = tool(3, "ls", "s1", gen_ai__tool__call__id="c1", gen_ai__tool__call__result=trace, trace=trace)
         return [agent(1, trace=trace), chat(2, [SYSTEM, ASKED], CALLED, "s1", trace=trace), ran]
@@ -743,14 +747,14 @@ def test_traces_may_use_the_same_ids(tmp_path: Path) -> None:
     assert [session.id for session in sessions] == ["t1", "t2"]
 
 
-def test_spans_in_a_circle_and_without_a_parent_are_read(tmp_path: Path) -> None:
+def test_spans_in_a_cycle_and_without_a_parent_are_read(tmp_path: Path) -> None:
     one, two = agent(1, "s2"), chat(2, [SYSTEM, ASKED], ANSWERED, "s1")
     lost = chat(3, [said("Hi.", "user")], said("Ho."), "gone", trace="t2")
     sessions = read_all(tmp_path, one, two, lost)
     assert [words(session.history)[-1] for session in sessions] == [WHOLE[4], "Ho."]
 
 
-def test_what_is_no_span_is_passed_over(tmp_path: Path) -> None:
+def test_malformed_spans_are_skipped(tmp_path: Path) -> None:
     odd: list[Any] = [{"level": "info"}, {"context": 3, "name": "x"}, {"attributes": []}]
     path = tmp_path / "trace.jsonl"
     rows = [*two_calls(), *odd, chat(9, [{"role": 7, "content": {"x": 1}}, 3, None], {"role": "assistant"})]  # type: ignore[list-item]
@@ -760,17 +764,17 @@ def test_what_is_no_span_is_passed_over(tmp_path: Path) -> None:
     assert "torn" in session.problems[0].what
 
 
-def test_spans_without_a_model_are_no_conversation(tmp_path: Path) -> None:
+def test_spans_without_a_model_call_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps(as_export([span(1, told={"http.method": "GET"})])))
+    path.write_text(json.dumps(as_export([span(1, fields={"http.method": "GET"})])))
     with pytest.raises(UnknownFormatError, match="1 spans, and no messages"):
         th.read(path)
-    path.write_text(json.dumps([span(1, told={"http.method": "GET"})]))
+    path.write_text(json.dumps([span(1, fields={"http.method": "GET"})]))
     assert th.sniff(path) is None
 
 
 def test_a_long_run_is_read_in_time(tmp_path: Path) -> None:
-    """All comparisons are by hash: six hundred calls of which each repeats a window of the history."""
+    """Read six hundred calls that each repeat a window of the history; all comparisons use hashes."""
     rows: list[Json] = []
     spans = []
     for number in range(600):
@@ -793,9 +797,9 @@ def family(session: th.Session) -> Iterator[th.Session]:
 
 
 def rows_before_answers(session: th.Session) -> set[int]:
-    """How many messages each call was given, as the file has them.
+    """Count the prompt's messages in each call, as stored in the file.
 
-    There the words of a code agent and its call are two rows; so are what its code printed and the error at its end.
+    A code agent's text and its call are two rows there, and so are the output of its code and the error at its end.
     """
     found, rows = set(), 0
     for message in session.history:
@@ -807,7 +811,7 @@ def rows_before_answers(session: th.Session) -> set[int]:
 
 
 def test_recordings(shared_data: Path) -> None:
-    """One session a file, with its sub-agents and planners as children.
+    """Read one session per file, with sub-agents and planners as children.
 
     The index counts the messages of one call of a model; tools by their spans, also those that a code agent's own code
     runs, which no model called; and every span that failed: the tool's, and the steps around it.

@@ -1,4 +1,4 @@
-"""Layouts of Codex, pi and mini-swe-agent beside those of their fixtures."""
+"""Layouts of Codex, pi and mini-swe-agent that their fixtures do not have."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def read(path: Path) -> th.Session:
     return session
 
 
-def test_a_packed_rollout_reads_like_a_plain_one(tmp_path: Path) -> None:
+def test_a_compressed_rollout_reads_like_a_plain_one(tmp_path: Path) -> None:
     plain = FIXTURES / "codex.jsonl"
     packed = tmp_path / "rollout.jsonl.zst"
     packed.write_bytes(import_zstd().compress(plain.read_bytes()))
@@ -50,12 +50,12 @@ def test_an_encrypted_compaction_starts_a_segment_too(tmp_path: Path) -> None:
     assert (session.compactions, len(session.segments), len(list(session.messages()))) == (1, 2, 2)
 
 
-def test_a_sub_agents_thread_names_its_parent(tmp_path: Path) -> None:
+def test_a_sub_agents_session_names_its_parent(tmp_path: Path) -> None:
     meta = {"id": "child", "cwd": "/w", "parent_thread_id": "parent", "source": {"subagent": "review"}}
     assert read(write(tmp_path / "r.jsonl", {"type": "session_meta", "payload": meta})).parent == "parent"
 
 
-def test_the_first_version_of_pi_is_a_plain_row(tmp_path: Path) -> None:
+def test_the_first_version_of_pi_is_a_list(tmp_path: Path) -> None:
     def said(role: str, text: str) -> dict[str, Any]:
         return {"type": "message", "timestamp": "2026-01-01T00:00:00Z", "message": {"role": role, "content": text}}
 
@@ -92,13 +92,13 @@ def test_one_session_is_read_from_a_file_of_several_by_its_id(tmp_path: Path) ->
         th.read(path, session="many-9")
 
 
-def test_messages_one_a_line_are_one_conversation(tmp_path: Path) -> None:
+def test_one_message_per_line_is_one_conversation(tmp_path: Path) -> None:
     rows = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
     assert len(read(write(tmp_path / "chat.jsonl", *rows)).history) == 2
 
 
 @pytest.mark.parametrize("name", TRANSCRIPT_FORMATS)
-def test_every_transcript_crosses_to_every_wire_format(name: str) -> None:
+def test_every_transcript_converts_to_every_dialect(name: str) -> None:
     history = th.read_all(own_fixture(name))[0].history
     for target in DIALECTS:
         again = th.parse(th.emit(history, target), target)

@@ -1,8 +1,8 @@
-"""The real recordings beside the repository, against the counts that came with them.
+"""Real recordings, compared with the counts in their index.
 
-Where the counts differ on purpose: calls of inline sub-agents belong to the sub-agent; a line that holds two records
-is read as both; searches of Codex are items too; a compaction was counted there as boundary and summary, and a
-harness's own trimming (`microcompact_boundary`) as one more.
+Some counts differ on purpose: calls of inline sub-agents belong to the sub-agent; a line with two records is read as
+both; searches of Codex are items too; the index counts a compaction as boundary and summary, and a harness's own
+trimming (`microcompact_boundary`) as one more.
 """
 
 import json
@@ -61,7 +61,7 @@ def test_the_counts_agree_with_the_index(kind: str, shared_data: Path) -> None:
 
 
 def test_no_result_of_a_recording_is_lost(shared_data: Path) -> None:
-    """In the raw records every result has its call but for a few that were scrubbed; so they must have here."""
+    """In the raw records, every result has its call, except a few that are redacted."""
     rows = [row for kind in KINDS for _, _, row in counted(shared_data, kind)]
     assert sum(row.results for row in rows) > 19_000
     assert sum(row.unpaired for row in rows) < 150
@@ -88,13 +88,13 @@ FORMAT_OF = {
     "trail_otel": "otel",
 }
 NO_CONVERSATION = ("bfcl/doc-", "goose/rec-003.")
-"""Descriptions of functions; an empty document."""
+"""Function definitions; an empty document."""
 EMPTY = "obra-003.jsonl.gz"
-"""A session of which only facts were recorded."""
+"""A session with metadata only."""
 
 
 @pytest.mark.parametrize("kind", FORMAT_OF)
-def test_every_recording_is_known_and_read(kind: str, shared_data: Path) -> None:
+def test_every_recording_is_detected_and_read(kind: str, shared_data: Path) -> None:
     for path in sorted((shared_data / kind).iterdir()):
         if str(path.relative_to(shared_data)).startswith(NO_CONVERSATION):
             with pytest.raises(UnknownFormatError):

@@ -1,4 +1,4 @@
-"""SWE-agent's runs beside the fixture: commands as text, steps done again, attempts, and what is odd."""
+"""SWE-agent runs: commands as text, retried steps, attempts, and damage."""
 
 import json
 from collections import Counter
@@ -79,7 +79,7 @@ def test_a_command_is_a_call(action: str, name: str, arguments: Json) -> None:
     assert parse_swe_agent_command(action, "/w/a.py") == (name, arguments)
 
 
-def test_a_call_tells_what_it_touches() -> None:
+def test_a_call_has_a_kind_and_a_path() -> None:
     def use(action: str) -> tuple[str, str, str]:
         name, arguments = parse_swe_agent_command(action, "/w/a.py")
         found = describe_tool_call(ToolCall("1", name, json.dumps(arguments)))
@@ -105,12 +105,12 @@ def test_a_call_tells_what_it_touches() -> None:
         ("edit", "File updated. Your proposed edit has introduced", False),
     ],
 )
-def test_only_the_harness_says_that_nothing_was_done(name: str, observation: str, refused: bool) -> None:
+def test_refused_actions_are_detected(name: str, observation: str, refused: bool) -> None:
     assert is_refused_observation(name, observation) is refused
 
 
-def test_an_edit_changes_the_file_that_was_open(tmp_path: Path) -> None:
-    """The step tells which, even as text; where there is no step, the last line that the shell printed does."""
+def test_an_edit_changes_the_open_file(tmp_path: Path) -> None:
+    """The step names the open file, also as JSON text. Without a step, the last line of the output does."""
     edit = "edit 1:1\nx\nend_of_edit"
     session = read(
         tmp_path,
@@ -138,7 +138,7 @@ def test_a_run_without_a_history_is_read_from_its_steps(tmp_path: Path) -> None:
     assert session.history.orphans == ()
 
 
-def test_attempts_that_were_not_chosen_were_taken_back(tmp_path: Path) -> None:
+def test_attempts_that_were_not_chosen_are_branches(tmp_path: Path) -> None:
     attempts = [{"history": [told("Go."), said(f"Try {n}.", "ls"), told("a")], "trajectory": []} for n in range(3)]
     document: Json = {"attempts": attempts, **attempts[1], "info": {"best_attempt_idx": 1}}
     chosen = read(tmp_path, **document)
@@ -153,7 +153,7 @@ def test_attempts_that_were_not_chosen_were_taken_back(tmp_path: Path) -> None:
     assert len(ids) == len(set(ids)) == 9
 
 
-def test_calls_of_one_id_are_told_apart(tmp_path: Path) -> None:
+def test_duplicate_call_ids_become_unique(tmp_path: Path) -> None:
     def calls(*ids: Any) -> list[Json]:
         return [{"id": id_, "function": {"name": "bash", "arguments": "{}"}} for id_ in ids]
 
@@ -173,7 +173,7 @@ def test_calls_of_one_id_are_told_apart(tmp_path: Path) -> None:
     assert [result.call_id for one in session.history for result in one.results] == ["x", "call-4-1", "call-4-2"]
 
 
-def test_thinking_is_in_blocks_or_beside_the_step(tmp_path: Path) -> None:
+def test_thinking_is_in_blocks_or_in_the_step(tmp_path: Path) -> None:
     blocks = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "redacted_thinking", "data": "d"}, 3]
     session = read(
         tmp_path,
@@ -184,7 +184,7 @@ def test_thinking_is_in_blocks_or_beside_the_step(tmp_path: Path) -> None:
     assert found == [Thinking("Hm.", "s"), Thinking("", "d"), Thinking("So.")]
 
 
-def test_what_is_no_message_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_rows_that_are_not_messages_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     odd = {"role": "oracle", "content": {"a": 1}}
     session = read(tmp_path, history=[None, 3, odd, said("a", "ls"), told("Late.")], info=[], trajectory=7)
     assert [problem.line for problem in session.problems] == [1, 2]
@@ -210,25 +210,25 @@ def test_a_document_without_a_run_is_a_clear_error(tmp_path: Path) -> None:
         [{"role": "assistant", "agent": "a", "thought": "b", "action": "c"}],
     ],
 )
-def test_other_documents_are_not_taken_for_runs(tmp_path: Path, document: Any) -> None:
+def test_other_documents_are_not_detected_as_runs(tmp_path: Path, document: Any) -> None:
     path = tmp_path / "d.json"
     path.write_text(json.dumps(document))
     assert th.sniff(path) != "swe-agent"
 
 
 READ_ELSEWHERE = {"cs35-018": 1, "cs35-046": 1, "cs35-028": -2, "cs35-036": -8}
-"""How many more files we say were read than the index. It takes no `sed -n 1,9p` for a read, and no file without an
-ending (`CHANGES`); and it takes for a read what an edit puts into a script (`cat conf.py`), or `cat <<EOF > file`."""
+"""Difference in the number of reads. The index does not count `sed -n 1,9p` or a file without a suffix (`CHANGES`), but
+it counts a command that an edit writes to a script (`cat conf.py`), and `cat <<EOF > file`."""
 WRITTEN_ELSEWHERE = {"cs35-012": -5, "cs35-028": -3, "cs35-038": -1, "cs35-043": -1, "demo-013": -1}
-"""The same for edits, `create` aside. The index counts files that a shell command writes, which is the shell's work
-here, and `create` where it is a tool call (once it came as text, it does not)."""
+"""Difference in the number of edits, without `create`. The index counts files that a shell command writes, and `create`
+as a tool call but not as text."""
 
 
-def test_every_recording_is_read_as_its_index_counts_it(shared_data: Path) -> None:
-    """All 82 files: messages and calls to the number, demonstrations among them.
+def test_recordings_have_the_counts_of_the_index(shared_data: Path) -> None:
+    """All 82 files have exactly the messages and calls of the index, including demonstrations.
 
-    Repeated edits are not compared: the index takes all edits of a run for edits of one file, since the text of the
-    command names none; here each has the path that was open.
+    Repeated edits are not compared: the index assigns all edits of a run to one file, since the command names none.
+    Here each edit has the path of the open file.
     """
     kinds: Counter[str] = Counter()
     for row, (session,) in recordings.indexed(shared_data, "swe_agent"):

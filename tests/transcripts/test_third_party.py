@@ -1,6 +1,6 @@
-"""A format that another package brings works everywhere, and a broken one harms nobody.
+"""A format of another package works everywhere, and a broken one does not affect the rest.
 
-The package is written into a folder as an installer would leave it, and only the path to that folder is told.
+The package is in a folder as an installer would create it, which is on the import path.
 """
 
 import json
@@ -65,7 +65,7 @@ it: It is written down.
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """Where the package lies, and a session in the home that its format names."""
+    """Create the package and a session in the home folder of its format; return the package's folder."""
     place = tmp_path / "site"
     facts = place / "toy_format-1.0.dist-info"
     facts.mkdir(parents=True)
@@ -79,54 +79,58 @@ def packages(tmp_path: Path) -> Path:
 
 
 def run(packages: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(packages), "COLUMNS": "200"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(packages), *filter(None, sys.path)]),
+        "COLUMNS": "200",
+    }
     command = [sys.executable, "-m", "thresher.cli", *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
     return done
 
 
-def told(packages: Path, *words: str) -> Any:
+def run_json(packages: Path, *words: str) -> Any:
     return json.loads(run(packages, *words, "--json").stdout)
 
 
-def test_its_sessions_are_found_listed_and_shown(packages: Path) -> None:
-    (row,) = told(packages, "sessions")["sessions"]
+def test_its_sessions_are_discovered_listed_and_shown(packages: Path) -> None:
+    (row,) = run_json(packages, "sessions")["sessions"]
     assert (row["agent"], row["id"], row["messages"], row["calls"], len(row["problems"])) == ("toy", "kiln-1", 5, 1, 1)
     assert "The damper was shut too early." in run(packages, "show", "kiln-1").stdout
-    assert told(packages, "show", "kiln-1")["agent"] == "toy"
+    assert run_json(packages, "show", "kiln-1")["agent"] == "toy"
 
 
-def test_it_is_fitted_and_written_for_the_api_that_it_names(packages: Path, tmp_path: Path) -> None:
+def test_it_is_fitted_and_written_for_its_default_dialect(packages: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    assert told(packages, "fit", "kiln-1", "--budget", "60k", "-o", str(out))["dialect"] == "gemini"
+    assert run_json(packages, "fit", "kiln-1", "--budget", "60k", "-o", str(out))["dialect"] == "gemini"
     assert json.loads(out.read_text())[0]["role"] == "user"
     assert run(packages, "check", str(out)).returncode == 0
 
 
-def test_it_is_remembered_and_found(packages: Path) -> None:
-    (found,) = told(packages, "search", "what cracked the glaze?")["sessions"]
+def test_it_is_ingested_and_found(packages: Path) -> None:
+    (found,) = run_json(packages, "search", "what cracked the glaze?")["sessions"]
     assert (found["agent"], found["id"], found["hits"][0]["line"]) == ("toy", "kiln-1", 1)
     assert "toy --again kiln-1" in run(packages, "search", "glaze").stdout
     grown = packages.parent / "user-home" / ".toy" / "kiln-1.toy"
     grown.write_text(SAID + "it: Next time the flue stays open.\n")
-    assert told(packages, "search", "flue")["sessions"][0]["hits"][0]["line"] == 6
+    assert run_json(packages, "search", "flue")["sessions"][0]["hits"][0]["line"] == 6
 
 
-def test_it_is_replayed_and_its_files_are_followed(packages: Path) -> None:
+def test_it_is_replayed_and_its_file_changes_are_listed(packages: Path) -> None:
     path = packages.parent / "user-home" / ".toy" / "kiln-1.toy"
     recipes = [f"shelf/glaze_{n}_recipe.txt" for n in range(20)]
     path.write_text(SAID + "".join(f"write: {one} -> next comes {two}\n" for one, two in pairwise(recipes)))
-    replayed = told(packages, "replay", str(path), "--policy", "smart")
+    replayed = run_json(packages, "replay", str(path), "--policy", "smart")
     assert {policy["name"] for policy in replayed["strategies"]} >= {"full", "smart"}
     assert "damper.txt" in run(packages, "files", "kiln-1").stdout
 
 
-def test_a_sub_agent_is_told_what_was_known(packages: Path) -> None:
+def test_a_sub_agent_receives_its_context(packages: Path) -> None:
     code = (
         "from thresher.serve.mcp_tools import McpTools; print(McpTools(environment={}).get_context(session='kiln-1'))"
     )
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), *filter(None, sys.path)])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert "The damper was shut too early." in done.stdout
 
@@ -135,11 +139,11 @@ def test_a_sub_agent_is_told_what_was_known(packages: Path) -> None:
     ("entry", "why"),
     [
         ("toy = no_such_module:FORMAT", "cannot be loaded"),
-        ("toy = toy_format:read", "is no format"),
+        ("toy = toy_format:read", "expected a TranscriptFormat"),
         ("codex = toy_format:FORMAT", "has the name of a built-in format"),
     ],
 )
-def test_one_that_cannot_be_used_is_told_and_the_rest_works(packages: Path, entry: str, why: str) -> None:
+def test_an_invalid_format_is_reported_and_the_rest_works(packages: Path, entry: str, why: str) -> None:
     (packages / "toy_format-1.0.dist-info" / "entry_points.txt").write_text(f"[thresher.formats]\n{entry}\n")
     done = run(packages, "sessions", "--json")
     assert json.loads(done.stdout)["sessions"] == []

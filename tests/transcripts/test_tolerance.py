@@ -1,4 +1,4 @@
-"""What is wrong with a file becomes a problem with its place; the rest is read."""
+"""Damage in a file becomes a problem with its line; the rest is read."""
 
 import gzip
 import json
@@ -45,17 +45,17 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize(("bad", "what", "line"), BAD_LINES.values(), ids=list(BAD_LINES))
-def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path, bad: bytes, what: str, line: int) -> None:
+def test_a_bad_line_is_reported_and_the_rest_is_read(tmp_path: Path, bad: bytes, what: str, line: int) -> None:
     session = read(tmp_path, lines(row("a"), bad, row("b", "a", "Still here.")))
     assert texts(session) == ["Hello there.", "Still here."]
     [problem] = session.problems
     assert (what in problem.what, problem.line, problem.file) == (True, line, str(tmp_path / "s.jsonl"))
 
 
-def test_a_torn_last_line_is_named(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_reported(tmp_path: Path) -> None:
     session = read(tmp_path, lines(row("a"), b'{"type":"assistant","uuid":"b","par'))
     assert texts(session) == ["Hello there."]
-    assert "torn" in session.problems[0].what
+    assert "truncated" in session.problems[0].what
 
 
 def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
     [(b"caf\xe9", "caf\ufffd"), (b"\\ud83d!", "\ufffd!"), (b"a\x00b", "ab"), (b"tab\there", "tab\there")],
     ids=["wrong UTF-8", "lone surrogate", "NUL inside", "raw control character"],
 )
-def test_wrong_characters_are_replaced_and_named(tmp_path: Path, raw: bytes, text: str) -> None:
+def test_invalid_characters_are_replaced_and_reported(tmp_path: Path, raw: bytes, text: str) -> None:
     session = read(tmp_path, lines(row("a", text="TEXT")).replace(b"TEXT", raw))
     assert texts(session) == [text]
     assert len(session.problems) == 1
@@ -89,7 +89,7 @@ def test_unknown_blocks_and_fields_survive(tmp_path: Path) -> None:
     assert json.loads(session.history[0].records[0])["mood"] == "calm"
 
 
-def test_a_line_over_the_limit_is_skipped_and_named(tmp_path: Path) -> None:
+def test_a_line_over_the_limit_is_skipped_and_reported(tmp_path: Path) -> None:
     long = row("long", "a", "x" * 300_000)
     session = read(tmp_path, lines(row("a"), long, row("b", "long", "After.")), limits=ReadLimits(line=100_000))
     assert texts(session) == ["Hello there.", "After."]
@@ -97,15 +97,15 @@ def test_a_line_over_the_limit_is_skipped_and_named(tmp_path: Path) -> None:
     assert session.problems[0].line == 2
 
 
-def test_a_packed_bomb_is_read_up_to_the_limit(tmp_path: Path) -> None:
+def test_a_compression_bomb_is_read_up_to_the_limit(tmp_path: Path) -> None:
     data = gzip.compress(lines(row("a"), *(row(f"n{n}", text="0" * 5_000) for n in range(200))))
     session = read(tmp_path, data, "s.jsonl.gz", limits=ReadLimits(unpacked=200_000))
     assert 1 < len(texts(session)) < 200
-    assert any("unpacks to more than 200,000 bytes" in problem.what for problem in session.problems)
+    assert any("decompresses to more than 200,000 bytes" in problem.what for problem in session.problems)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lambda data: import_zstd().compress(data)], ids=["gzip", "zstd"])
-def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, pack: Any) -> None:
+def test_compressed_files_are_read_under_any_name(tmp_path: Path, pack: Any) -> None:
     data = pack(lines(row("a"), row("b", "a", "Packed.")))
     assert texts(read(tmp_path, data, "odd-name")) == ["Hello there.", "Packed."]
     cut = read(tmp_path, pack(lines(*(row(f"n{n}", text=f"{n} {hash(n)}" * 50) for n in range(3_000))))[:-200], "cut")
@@ -113,13 +113,13 @@ def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, pack: An
     assert len(texts(cut)) > 2_000
 
 
-def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
+def test_a_cycle_of_parents_ends(tmp_path: Path) -> None:
     session = read(tmp_path, lines(row("a", "c"), row("b", "a", "Two."), row("c", "b", "Three.")))
     assert sorted(texts(session)) == ["Hello there.", "Three.", "Two."]
     assert "each other's parents" in session.problems[0].what
 
 
-def test_a_missing_parent_is_named_and_what_stands_before_is_kept(tmp_path: Path) -> None:
+def test_a_missing_parent_is_reported_and_earlier_messages_are_kept(tmp_path: Path) -> None:
     session = read(tmp_path, lines(row("a"), row("b", "gone", "Later.")))
     assert texts(session) == ["Hello there.", "Later."]
     assert "gone" in session.problems[0].what
@@ -131,7 +131,7 @@ def test_an_empty_file_is_a_clear_error(tmp_path: Path) -> None:
         th.read(tmp_path / "empty.jsonl")
 
 
-def test_a_missing_file_a_folder_and_a_stranger_are_clear_errors(tmp_path: Path) -> None:
+def test_a_missing_file_a_folder_and_an_unknown_file_are_clear_errors(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("Milk, flour, eggs.")
     for path, said in (
         (tmp_path / "none", "cannot be read"),
@@ -142,7 +142,7 @@ def test_a_missing_file_a_folder_and_a_stranger_are_clear_errors(tmp_path: Path)
             th.read(path)
 
 
-def test_a_file_named_by_its_format_is_read_even_when_it_is_empty(tmp_path: Path) -> None:
+def test_an_empty_file_with_an_explicit_format_is_read(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     session = th.read(tmp_path / "empty.jsonl", format="claude-code")
     assert isinstance(session, th.Session)
@@ -153,14 +153,14 @@ def test_a_file_named_by_its_format_is_read_even_when_it_is_empty(tmp_path: Path
     ("data", "said"),
     [
         (b"", "is empty"),
-        (b'{"trajectory": [{"action": "ls", "obser', "is cut off or damaged"),
-        (b'{\n  "messages": [\n    {"role": "us', "is cut off or damaged"),
+        (b'{"trajectory": [{"action": "ls", "obser', "is truncated or damaged"),
+        (b'{\n  "messages": [\n    {"role": "us', "is truncated or damaged"),
         (b"SQLite format 3\0" + b"\xff" * 3000, "is a database that cannot be read"),
-        (b'{"messages": 3}', "in no format known here"),
-        (b"\x89PNG\r\n\x1a\n", "in no format known here"),
+        (b'{"messages": 3}', "matches no known format"),
+        (b"\x89PNG\r\n\x1a\n", "matches no known format"),
     ],
     ids=["empty", "cut off", "cut off, on lines", "damaged database", "other JSON", "a picture"],
 )
-def test_a_file_that_nobody_knows_says_what_is_wrong_with_it(tmp_path: Path, data: bytes, said: str) -> None:
+def test_the_error_for_an_unknown_file_explains_it(tmp_path: Path, data: bytes, said: str) -> None:
     with pytest.raises(UnknownFormatError, match=said):
         read(tmp_path, data, "odd")

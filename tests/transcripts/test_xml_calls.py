@@ -1,4 +1,4 @@
-"""Calls in an agent's words, and answers in the user's role: where they begin and end, and who speaks beside them."""
+"""XML calls in a model's text and results in user messages: their bounds, and the authors of other text."""
 
 import json
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def calls(*names: str) -> list[ToolCall]:
 READ = "<read_file>\n<path>a.py</path>\n</read_file>"
 
 
-def test_words_thoughts_and_calls_stay_in_order() -> None:
+def test_text_thinking_and_calls_stay_in_order() -> None:
     parts = split(f"<thinking>Hm, <b>.</thinking>\nFirst.\n\n{READ}\n\nThen.\n{READ}\n[Response interrupted]")
     assert parts == [
         Thinking("Hm, <b>."),
@@ -96,7 +96,7 @@ def test_an_element_is_a_call_with_its_parameters(text: str, expected: tuple[str
     assert call(text) == expected
 
 
-def test_what_a_call_touches_is_told() -> None:
+def test_a_call_has_a_kind_and_a_path() -> None:
     assert describe_tool_call(ToolCall("", "read_file", json.dumps(CALLS["several files"][1][1]))).path == "a"
     assert (
         describe_tool_call(ToolCall("", "write_to_file", json.dumps(CALLS["text with tags"][1][1]))).category
@@ -117,7 +117,7 @@ def test_what_a_call_touches_is_told() -> None:
         "",
     ],
 )
-def test_what_is_no_call_stays_as_it_is(text: str) -> None:
+def test_text_without_calls_stays_unchanged(text: str) -> None:
     assert split(text) == [Text(text)]
 
 
@@ -138,8 +138,8 @@ OPENINGS = {
 
 
 @pytest.mark.parametrize("text", OPENINGS.values(), ids=list(OPENINGS))
-def test_a_hostile_text_is_read_and_nothing_of_it_is_lost(text: str) -> None:
-    """Each takes well under a second; were the time to grow with the square of the length, it would take hours."""
+def test_a_hostile_text_is_read_without_loss(text: str) -> None:
+    """Each takes well under a second; with quadratic time it would take hours."""
     kept = "".join(part_text(part) for part in split(text))
     assert len(kept) >= len(text) // 3
 
@@ -164,7 +164,7 @@ def test_a_result_begins_with_the_name_of_its_tool(text: str, name: str | None) 
     assert (found and found[0]) == name
 
 
-def test_results_go_to_their_calls_and_the_rest_stays() -> None:
+def test_results_match_their_calls_and_the_rest_stays() -> None:
     environment = "<environment_details>\nnow\n</environment_details>"
     shot = Image("image/png", "aGk=")
     results, rest, author = sort_xml_answers(
@@ -204,7 +204,7 @@ SPOKEN = {
 
 
 @pytest.mark.parametrize(("line", "said", "failed"), SPOKEN.values(), ids=list(SPOKEN))
-def test_what_a_human_says_to_a_call_is_theirs(line: str, said: str, failed: bool) -> None:
+def test_a_persons_comment_has_a_person_as_author(line: str, said: str, failed: bool) -> None:
     texts = [Text(one) for one in (line, said) if one]
     [result], [rest], author = sort_xml_answers(texts, calls("ask_followup_question"))
     assert isinstance(rest, Text)
@@ -212,7 +212,7 @@ def test_what_a_human_says_to_a_call_is_theirs(line: str, said: str, failed: boo
     assert (result.text, result.is_error, author) == (line.partition("\n")[0], failed, "human")
 
 
-def test_a_humans_words_behind_a_tools_are_parted_from_them() -> None:
+def test_a_persons_comment_is_split_from_the_output() -> None:
     output = "Command is still running.\nOutput:\n<feedback>\n"
     said = "The user provided the following feedback:\n<feedback>\nStop it.\n</feedback>"
     [result], rest, author = sort_xml_answers(
@@ -222,13 +222,13 @@ def test_a_humans_words_behind_a_tools_are_parted_from_them() -> None:
     assert (rest, author) == ([Text(said)], "human")
 
 
-def test_a_file_that_ends_like_a_humans_words_is_the_tools() -> None:
+def test_a_file_that_ends_like_a_comment_belongs_to_the_tool() -> None:
     text = "<page>\n<feedback>\nx\n</feedback>"
     [result], rest, _ = sort_xml_answers([Text("[read_file for 'a'] Result:"), Text(text)], calls("read_file"))
     assert (result.content[1:], rest) == ((Text(text),), [])
 
 
-def test_a_call_that_somebody_spoke_to_has_one_result() -> None:
+def test_a_call_with_a_comment_has_one_result() -> None:
     line, said = "[write_to_file for 'a'] Result:", "The user approved this operation:\n<feedback>\nOk.\n</feedback>"
     [result], rest, author = sort_xml_answers(map(Text, (line, said, line, "saved")), calls("write_to_file"))
     assert (result.content, rest, author) == ((Text(line), Text("saved")), [Text(said)], "human")
@@ -250,13 +250,13 @@ def test_a_call_that_somebody_spoke_to_has_one_result() -> None:
         ("It says that the user denied this operation.", False),
     ],
 )
-def test_results_say_how_they_ended(text: str, failed: bool) -> None:
+def test_failed_results_are_detected(text: str, failed: bool) -> None:
     [result], _, _ = sort_xml_answers([Text("[execute_command] Result:"), Text(text)], calls("execute_command"))
     assert result.is_error is failed
 
 
 @pytest.mark.parametrize("text", ["[ERROR] 12:00 a log begins", "Error: another", "<error>x</error>"])
-def test_a_file_may_begin_like_an_error(text: str) -> None:
+def test_a_file_can_begin_like_an_error(text: str) -> None:
     [result], _, _ = sort_xml_answers([Text("[read_file] Result:"), Text(text)], calls("read_file"))
     assert not result.is_error
 
@@ -269,7 +269,7 @@ def test_a_file_may_begin_like_an_error(text: str) -> None:
         "Tool [list_files for 'a'] was interrupted and not executed due to user rejecting a previous tool.",
     ],
 )
-def test_what_was_not_executed_has_failed(text: str) -> None:
+def test_a_skipped_call_has_failed(text: str) -> None:
     parts = [Text("[read_file] Result:"), Text("one"), Text(text), Text("Hello.")]
     results, rest, author = sort_xml_answers(parts, calls("read_file", "list_files"))
     assert [(result.call_id, result.is_error) for result in results] == [("c1", False), ("c2", True)]
@@ -279,13 +279,13 @@ def test_what_was_not_executed_has_failed(text: str) -> None:
     assert (rest, author) == ([Text(text)], "harness")
 
 
-def test_a_result_without_a_call_is_a_tools_words() -> None:
+def test_a_result_without_a_call_is_text_of_a_tool() -> None:
     parts = [Text("[read_file] Result:"), Text("one"), Text("<environment_details>\n</environment_details>")]
     assert sort_xml_answers(parts, []) == ([], parts, "tool")
     assert sort_xml_answers([*parts, Text("Hello.")], [])[2] == "human"
 
 
-def test_many_calls_and_answers_are_paired_in_order() -> None:
+def test_many_calls_and_results_are_paired_in_order() -> None:
     many = [ToolCall(f"c{n}", "read_file", "{}") for n in range(50_000)]
     results, _, _ = sort_xml_answers((Text("[read_file] Result:") for _ in many), many)
     assert [result.call_id for result in results[:2]] == ["c0", "c1"]

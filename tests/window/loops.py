@@ -1,7 +1,7 @@
-"""An agent's loop to try a window on: conversations as their API writes them, call by call, under a judge's eye.
+"""Simulated agent loops for window tests: conversations in each dialect, call by call, checked against the laws.
 
-A conversation is made of beats, a prompt or a turn of the model's each, so that the same one can be told in all four
-dialects. `Watched` is a window every request of which is judged by the laws; what it hands out is what comes back.
+A conversation consists of beats, each a prompt or a model turn, so one conversation can be encoded in all four
+dialects. `Watched` is a window that checks the laws on every request and returns the output of the window.
 """
 
 import json
@@ -33,21 +33,21 @@ KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": 
 PROMPT = ("system", "tools", "instructions", "systemInstruction")
 SCALE = default_token_weights(counter="estimate")
 EAGER = Thresholds(keep_calls=1, min_saving=10, min_expected_calls=5, patience=0)
-"""Plans anew whenever it may."""
+"""Replans as often as possible."""
 IDLE = Thresholds(high_water=1.0, low_water=1.0, min_saving=10**9)
-"""Never plans of its own accord."""
+"""Never replans unless it must."""
 CHEAP = Prices(minimum=0)
 WARM, COLD = 20.0, 4_000.0
 SIGNED = "c2lnbmVk"
 SLACK = 30
-"""Tokens by which a mended history may be larger on the wire, where a word says that a result is a failure."""
+"""Tokens by which a repair may enlarge a history, by words that mark a result as a failure."""
 
 
-# --- beats: a conversation in nobody's dialect ---------------------------------------------------------------
+# --- beats: a conversation independent of dialects -----------------------------------------------------------
 
 
 class Turn(NamedTuple):
-    """What the model did, and what came back."""
+    """Text and calls of a model turn, with the results."""
 
     said: str
     thinks: bool
@@ -62,7 +62,7 @@ SIZES = (2, 2, 8, 30, 30, 120, 120, 400, 1200)
 
 
 def some_text(random: Random) -> str:
-    """Words without much sense; now and then in lines, coloured, wide, broken, empty or said before."""
+    """Return random words, sometimes with newlines, colors, wide characters, lone surrogates, or no text."""
     kind = random.random()
     if kind < 0.1:
         return random.choice(("done", "", " ", "Error: no such file", "\ud83d half", working.LONG, working.WIDE[:600]))
@@ -72,20 +72,20 @@ def some_text(random: Random) -> str:
 
 
 def some_turn(random: Random, *, calls: bool = True) -> Turn:
-    """A turn of the model's."""
+    """Return a random model turn."""
     said = random.choice(("", "", "I will look.", some_text(random).strip() or "so"))
     steps = tuple(some_step(random) for _ in range(random.choice((1, 1, 1, 2, 3) if calls else (0,))))
     return Turn(said, random.random() < 0.3, steps)
 
 
 def some_step(random: Random) -> Step:
-    """A call and its result; the same again every so often."""
+    """Return a random call with its result; some repeat."""
     what = random.choice((*working.WHATS, f"src/{random.randrange(9)}.py"))
     return Step(random.choice(list(working.TOOLS)), what, some_text(random), random.random() < 0.15)
 
 
 def some_beats(random: Random, length: int) -> list[Beat]:
-    """A prompt, some turns with calls, an answer, the next prompt."""
+    """Return prompts, turns with calls, and answers."""
     beats: list[Beat] = [some_text(random).strip() or "go on"]
     while len(beats) < length:
         beats += [some_turn(random) for _ in range(random.randrange(1, 7))]
@@ -94,22 +94,22 @@ def some_beats(random: Random, length: int) -> list[Beat]:
 
 
 class Story(NamedTuple):
-    """A conversation by its number: the same every time, and short to show."""
+    """A conversation generated from a seed: reproducible, and short to print."""
 
     seed: int
     length: int
 
     @property
     def beats(self) -> list[Beat]:
-        """What happens in it."""
+        """The beats of the conversation."""
         return some_beats(Random(self.seed), self.length)
 
 
-# --- the wire ------------------------------------------------------------------------------------------------
+# --- encoding ------------------------------------------------------------------------------------------------
 
 
 def rows_of(dialect: str, beat: Beat, number: int, *, named: bool = True) -> Rows:
-    """A beat as its API writes it; the calls are counted from `number`, or have no ids where the API has none."""
+    """Encode a beat in a dialect; call ids count from `number`, or are absent if `named` is false."""
     return _WRITERS[dialect](beat, number, named)
 
 
@@ -199,13 +199,13 @@ _WRITERS = {"anthropic": _anthropic, "openai-chat": _chat, "openai-responses": _
 
 
 def is_models(row: Json) -> bool:
-    """Whether the model wrote a row."""
+    """Return True if the model wrote a row."""
     said = row if isinstance(row, dict) else vars(row)
     return said.get("role") in ("assistant", "model") or said.get("type") in ("reasoning", "function_call")
 
 
 class Talk:
-    """A conversation in one dialect, which can go on, go back and take other turns."""
+    """A conversation in one dialect that can continue, rewind and take other branches."""
 
     def __init__(self, dialect: str, *, system: str = "", body: bool = True, named: bool = True) -> None:
         self.dialect = dialect
@@ -213,17 +213,17 @@ class Talk:
         self.body = body
         self.named = named
         self.number = 0
-        """Of the next beat: ids never come twice, not even where a beat was taken back."""
+        """Number of the next beat: ids are never reused, even after a rewind."""
         first = {"role": "system", "content": system}
         self.rows: Rows = [first] if dialect == "openai-chat" and system else []
 
     def add(self, beat: Beat) -> None:
-        """Go on by a beat."""
+        """Append a beat."""
         self.rows = [*self.rows, *rows_of(self.dialect, beat, self.number, named=self.named)]
         self.number += 10
 
     def request(self) -> Json:
-        """What the agent would send now: a list, or a body."""
+        """Return the next request of the agent: a list or a body."""
         if not self.body:
             return list(self.rows)
         fields: dict[str, Json] = {"model": "a-model"}
@@ -234,17 +234,17 @@ class Talk:
         return {**fields, KEYS[self.dialect]: list(self.rows)}
 
     def copy(self) -> "Talk":
-        """The same so far, to go on differently."""
+        """Return a copy that can continue differently."""
         return copy(self)
 
     @property
     def awaits(self) -> bool:
-        """Whether it is the model's turn."""
+        """True if the model has the next turn."""
         return bool(self.rows) and not is_models(self.rows[-1])
 
 
 def requests(dialect: str, beats: Iterable[Beat], **options: Any) -> Iterator[Json]:
-    """What an agent sends as a conversation grows."""
+    """Yield the requests of an agent as a conversation grows."""
     talk = Talk(dialect, **options)
     for beat in beats:
         talk.add(beat)
@@ -252,29 +252,29 @@ def requests(dialect: str, beats: Iterable[Beat], **options: Any) -> Iterator[Js
             yield talk.request()
 
 
-# --- turns that a loop takes ---------------------------------------------------------------------------------
+# --- moves of a loop -----------------------------------------------------------------------------------------
 
 
 class Said:
-    """A row or a block as a vendor's SDK hands it out."""
+    """A row or a block as an SDK object."""
 
     def __init__(self, fields: dict[str, Json]) -> None:
         self.__dict__.update(fields)
 
     def model_dump(self, **_: object) -> dict[str, Json]:
-        """What it says, as values."""
+        """Return the fields as a dict."""
         return dict(vars(self))
 
 
 def rewind(talk: Talk, random: Random) -> None:
-    """Take back the last few exchanges."""
+    """Remove the last few exchanges."""
     ends = [n for n in range(1, len(talk.rows)) if is_models(talk.rows[n]) and not is_models(talk.rows[n - 1])]
     if ends:
         talk.rows = talk.rows[: random.choice(ends[-4:])]
 
 
 def truncate(talk: Talk, random: Random) -> None:
-    """The agent forgets its oldest exchanges by itself."""
+    """Remove the oldest exchanges, as some agents do."""
     first = sum(row.get("role") == "system" for row in talk.rows[:1] if isinstance(row, dict))
     prompts = [n for n in range(first + 1, len(talk.rows)) if _is_prompt(talk.rows[n])]
     if prompts:
@@ -282,7 +282,7 @@ def truncate(talk: Talk, random: Random) -> None:
 
 
 def edit_old(talk: Talk, random: Random) -> None:
-    """The agent changes what an old prompt said."""
+    """Change the text of an old prompt."""
     prompts = [n for n in range(len(talk.rows)) if _is_prompt(talk.rows[n])]
     if prompts:
         at = random.choice(prompts)
@@ -291,7 +291,7 @@ def edit_old(talk: Talk, random: Random) -> None:
 
 
 def change_system(talk: Talk, random: Random) -> None:
-    """System text tells the time."""
+    """Change the time in the system text."""
     if not talk.system:
         return
     talk.system = f"You are careful. It is {random.randrange(24)} o'clock."
@@ -300,13 +300,13 @@ def change_system(talk: Talk, random: Random) -> None:
 
 
 def reorder_keys(talk: Talk, random: Random) -> None:
-    """A database hands the rows back with their keys in another order."""
+    """Reverse the keys of some rows, as a database may do."""
     turned = [random.random() < 0.5 and isinstance(row, dict) for row in talk.rows]
     talk.rows = [dict(reversed(row.items())) if turn else row for row, turn in zip(talk.rows, turned, strict=True)]
 
 
 def move_marks(talk: Talk, random: Random) -> None:
-    """The user marks the newest message, and no other."""
+    """Move the user's cache breakpoint to a recent message."""
     bare: Rows = strip_cache_breakpoints(as_json(talk.rows))
     at = random.randrange(max(0, len(bare) - 3), len(bare))
     content = bare[at].get("content") if talk.dialect == "anthropic" else None
@@ -317,7 +317,7 @@ def move_marks(talk: Talk, random: Random) -> None:
 
 
 def use_objects(talk: Talk, random: Random) -> None:
-    """What the model said is kept as the SDK handed it out."""
+    """Keep some model rows as SDK objects."""
     talk.rows = [
         _as_object(row) if isinstance(row, dict) and is_models(row) and random.random() < 0.5 else row
         for row in talk.rows
@@ -332,14 +332,14 @@ def _as_object(row: Json) -> Json:
 
 
 def repeat(talk: Talk, random: Random) -> None:
-    """The same prompt twice."""
+    """Send the same prompt twice."""
     prompts = [row for row in talk.rows if _is_prompt(row)]
     if prompts and talk.awaits:
         talk.rows = [*talk.rows, random.choice(prompts)]
 
 
 def lose_row(talk: Talk, random: Random) -> None:
-    """A call or a result got lost on the way."""
+    """Lose a call or a result."""
     at = random.randrange(len(talk.rows))
     if not _is_prompt(talk.rows[at]):
         talk.rows = [*talk.rows[:at], *talk.rows[at + 1 :]]
@@ -357,21 +357,21 @@ MOVES = {
 }
 
 
-# --- the judge -----------------------------------------------------------------------------------------------
+# --- checks of the laws --------------------------------------------------------------------------------------
 
 
 class BrokenLawError(AssertionError):
-    """A law does not hold."""
+    """A law is broken."""
 
 
-def hold(law: str, truth: object, told: object = "") -> None:
-    """Say which law is broken, if it is."""
+def hold(law: str, truth: object, detail: object = "") -> None:
+    """Raise `BrokenLawError` with the name of the law if a condition is false."""
     if not truth:
-        raise BrokenLawError(f"{law}: {told}")
+        raise BrokenLawError(f"{law}: {detail}")
 
 
 class Watched:
-    """A window, every request of which is judged."""
+    """A window that checks the laws on every request."""
 
     def __init__(
         self,
@@ -383,7 +383,7 @@ class Watched:
         shared: bool = False,
         **options: Any,
     ) -> None:
-        """`reads`: a second window on the same ledger must say the same each time; `shared`: others decide, too."""
+        """`reads` compares each request with a second window on the same ledger; `shared` allows other writers."""
         self.dialect = dialect
         self.store = InMemoryContentStore() if store is None else store
         self.options = {"counter": "estimate", "thresholds": EAGER, "prices": CHEAP, "format": dialect, **options}
@@ -391,62 +391,64 @@ class Watched:
         self.reads = reads
         self.shared = shared
         self.sent: dict[str, tuple[Bytes, Bytes]] = {}
-        """Each request that came, and what went out for it, newest last."""
+        """Each request with its output, newest last."""
         self.kept: set[str] = set()
-        """What is known to come back from the store."""
+        """Content that the store is known to restore."""
         self.at = 1_000.0
 
     def call(self, request: Json, gap: float = WARM) -> Json:
-        """One call of the loop."""
+        """Make one call of the loop."""
         self.at += gap
-        came, events = as_json(request), len(self.window.events)
+        before, events = as_json(request), len(self.window.events)
         sent = self.window.fit(request, at=self.at)
-        hold("what came in is left as it was", as_json(request) == came)
-        self.judge(came, as_json(sent), {event.trigger for event in self.window.events[events:]})
+        hold("the input stays unchanged", as_json(request) == before)
+        self.judge(before, as_json(sent), {event.trigger for event in self.window.events[events:]})
         return sent
 
-    def judge(self, came: Json, went: Json, triggers: set[str]) -> None:
-        """All the laws, on one request."""
-        hold("the same shape", type(came) is type(went))
-        before, after = parse(came, self.dialect), parse(went, self.dialect)
+    def judge(self, request: Json, sent: Json, triggers: set[str]) -> None:
+        """Check all laws on one request."""
+        hold("the same shape", type(request) is type(sent))
+        before, after = parse(request, self.dialect), parse(sent, self.dialect)
         flaws = check(before, self.dialect)
-        mended = _mended(before, self.dialect) if flaws else before
-        if mended is not None:
-            legal(after, went, self.dialect)
-            lost_never(mended, after, self.store, self.kept)
-            keeps_words(mended, after)
+        repaired = _repaired(before, self.dialect) if flaws else before
+        if repaired is not None:
+            legal(after, sent, self.dialect)
+            lost_never(repaired, after, self.store, self.kept)
+            keeps_words(repaired, after)
         if not flaws:
             in_order(before, after)
         limit = self.window.budget + (SLACK if flaws else 0)
         size = SCALE.history(after)
         hold("fits", size <= limit or "overflow" in triggers, f"{size} > {limit} {triggers}")
-        self._prefix_stable(written(came, self.dialect), written(went, self.dialect), triggers)
+        self._prefix_stable(written(request, self.dialect), written(sent, self.dialect), triggers)
         if self.reads:
-            again = as_json(self.another(budget=10**9, thresholds=IDLE).fit(came, at=self.at))
-            same = written(again, self.dialect) == written(went, self.dialect)
+            again = as_json(self.another(budget=10**9, thresholds=IDLE).fit(request, at=self.at))
+            same = written(again, self.dialect) == written(sent, self.dialect)
             hold("same ledger, same bytes", same, triggers)
 
-    def _prefix_stable(self, came: Bytes, went: Bytes, triggers: set[str]) -> None:
-        """Law 8, against the request before, and against the longest one that this one goes on from."""
-        known = list(self.sent.values())
-        longest = max((one for one in known if extends(came, one[0])), key=lambda one: len(one[0][1]), default=None)
+    def _prefix_stable(self, request: Bytes, sent: Bytes, triggers: set[str]) -> None:
+        """Check law 8 against the previous request and against the longest one that this request extends."""
+        earlier = list(self.sent.values())
+        longest = max(
+            (one for one in earlier if extends(request, one[0])), key=lambda one: len(one[0][1]), default=None
+        )
         if not triggers - {"overflow", "store"}:
-            for old_came, old_went in [*known[-1:], *([longest] if longest and not self.shared else [])]:
-                hold("prefix-stable", not extends(came, old_came) or extends(went, old_went), triggers)
-        self.sent.pop(repr(came), None)
-        self.sent[repr(came)] = came, went
+            for old_request, old_sent in [*earlier[-1:], *([longest] if longest and not self.shared else [])]:
+                hold("prefix-stable", not extends(request, old_request) or extends(sent, old_sent), triggers)
+        self.sent.pop(repr(request), None)
+        self.sent[repr(request)] = request, sent
 
     def another(self, **options: Any) -> Window:
-        """A second window on the same ledger."""
+        """Return a second window on the same ledger."""
         return Window(store=self.store, ledger=self.window.ledger, **{**self.options, **options})
 
     def restart(self, ledger: str | Path | Ledger) -> None:
-        """Go on with a window of its own on a ledger, as another run of the program does."""
+        """Continue with a new window on a ledger, as another process would."""
         self.window = Window(store=self.store, ledger=ledger, **self.options)
 
 
 def as_json(value: Json) -> Json:
-    """Values as JSON holds them: what an SDK's object says for itself."""
+    """Convert a value to plain JSON, SDK objects included."""
     if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -455,21 +457,24 @@ def as_json(value: Json) -> Json:
 
 
 def rows_in(value: Json, dialect: str) -> Rows:
-    """The rows of a list, or of a body."""
+    """Return the rows of a list or of a body."""
     rows: Rows = value[KEYS[dialect]] if isinstance(value, dict) else value
     return rows
 
 
 def written(value: Json, dialect: str) -> Bytes:
-    """What is sent, cache marks aside: what stands before the messages, and each row, byte for byte."""
+    """Return the prompt and each row byte for byte, without cache breakpoints."""
     bare = strip_cache_breakpoints(value)
     head = {key: _plain(bare[key]) for key in PROMPT if key in bare} if isinstance(bare, dict) else {}
-    rows = ({**row, "content": _plain(row["content"])} if "content" in row else row for row in rows_in(bare, dialect))
+    rows = (
+        {**row, "content": _plain(row["content"])} if isinstance(row, dict) and "content" in row else row
+        for row in rows_in(bare, dialect)
+    )
     return json.dumps(head), [json.dumps(row) for row in rows]
 
 
 def _plain(content: Json) -> Json:
-    """A mark makes a block of a string, so the two are the same here."""
+    """Replace a single text block by its string: a breakpoint turns one into the other."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         block = content[0]
         return block["text"] if block.keys() == {"type", "text"} and block["type"] == "text" else content
@@ -477,12 +482,12 @@ def _plain(content: Json) -> Json:
 
 
 def extends(now: Bytes, before: Bytes) -> bool:
-    """Whether a request goes on where another ended."""
+    """Return True if a request extends another one."""
     return now[0] == before[0] and now[1][: len(before[1])] == before[1]
 
 
-def _mended(history: History, dialect: str) -> History | None:
-    """What the laws are measured from where a history came in broken; None where it cannot be mended."""
+def _repaired(history: History, dialect: str) -> History | None:
+    """Return the repaired history that the laws refer to, or None if no repair is possible."""
     try:
         return repair(history, dialect).history
     except RepairError:
@@ -490,11 +495,11 @@ def _mended(history: History, dialect: str) -> History | None:
 
 
 def legal(history: History, value: Json, dialect: str) -> None:
-    """Law 1, by our rules and by a judge that only sees what is sent."""
-    told = check(history, dialect)
-    hold("legal by our rules", not told, told)
-    told_by_other = oracle.violations(value, dialect)
-    hold("legal by the oracle", not told_by_other, told_by_other)
+    """Law 1, by Thresher's rules and by an oracle that sees only the output."""
+    problems = check(history, dialect)
+    hold("legal by our rules", not problems, problems)
+    flaws = oracle.violations(value, dialect)
+    hold("legal by the oracle", not flaws, flaws)
 
 
 def _parts(history: History) -> list[Part]:
@@ -502,7 +507,7 @@ def _parts(history: History) -> list[Part]:
 
 
 def lost_never(before: History, after: History, store: ContentStore, kept: set[str]) -> None:
-    """Law 6: each text that came in is there, or comes back byte for byte; and so does what a stand-in names."""
+    """Law 6: each text of the input is in the output or can be restored byte for byte, as can every placeholder."""
     there = {exact_id(part) for part in _parts(after)}
     whole = [part_text(part) for part in _parts(after)]
     for part in _parts(before):
@@ -514,7 +519,7 @@ def lost_never(before: History, after: History, store: ContentStore, kept: set[s
             hold("nothing lost", part_text(part) in whole, part)
     named = {id_ for part in _parts(before) for id_ in find_placeholder_ids(part_text(part))}
     for id_ in {id_ for said in whole for id_ in find_placeholder_ids(said)} - named:
-        hold("stand-ins are true", store.has([id_]), id_)
+        hold("placeholders are stored", store.has([id_]), id_)
 
 
 def _in_store(part: Part, store: ContentStore) -> bool:
@@ -529,16 +534,16 @@ def _sound(text: str) -> str:
 
 
 def in_order(before: History, after: History) -> None:
-    """Law 4: what is unchanged is a subsequence of what came in; a stand-in may be like one that came in elsewhere."""
+    """Law 4: unchanged parts are a subsequence of the input; a placeholder may equal one from the input."""
     given = [exact_id(part) for part in _parts(before)]
-    known, rest = set(given), iter(given)
+    given_parts, rest = set(given), iter(given)
     for part in _parts(after):
         one = "" if find_placeholder_ids(part_text(part)) else exact_id(part)
-        hold("order is kept", one not in known or one in rest, part)
+        hold("order is kept", one not in given_parts or one in rest, part)
 
 
 def keeps_words(before: History, after: History) -> None:
-    """Law 2: system text, and what a person typed last, are there word for word."""
+    """Law 2: the system text and the last human text are unchanged."""
     said = {extract_human_text(part_text(part)) for part in _parts(after)}
     current = before.current.parts if before.current is not None else ()
     system = [part for message in before if message.role == "system" for part in message.parts]

@@ -1,4 +1,4 @@
-"""Marks stand where the API takes them and finds the past by them, and nothing but marks is changed."""
+"""Cache breakpoints: positions that the API accepts and that hit the cache, without any other change."""
 
 import copy
 import json
@@ -43,7 +43,7 @@ def rows_of(*sizes: int) -> list[Row]:
 
 
 def marked_blocks(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Row]]:
-    """Every block that carries a mark, with the way to it; arguments of calls are the model's own."""
+    """Yield every block with a breakpoint and its path; arguments of calls do not count."""
     if isinstance(value, dict):
         if "cache_control" in value:
             yield path, value
@@ -56,13 +56,13 @@ def marked_blocks(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tupl
 
 
 def places(value: Any) -> list[tuple[int, int]]:
-    """Row and block of each mark in messages."""
+    """Return the row and block of each breakpoint in messages."""
     rows = value["messages"] if isinstance(value, dict) else value
     return sorted((path[0], path[2]) for path, _ in marked_blocks(rows))
 
 
 def as_said(value: Any) -> Any:
-    """A plain string and a lone text block are the same to the API."""
+    """Replace a single text block by a plain string, which means the same to the API."""
     if isinstance(value, dict):
         return {
             key: as_blocks(inner) if key in ("content", "system") else as_said(inner) for key, inner in value.items()
@@ -75,7 +75,7 @@ def as_blocks(content: Any) -> Any:
 
 
 def takes_a_mark(block: Any) -> bool:
-    """What the API documents, said another way than in the code."""
+    """Return True if the API documentation allows a breakpoint here, independently of the code under test."""
     return isinstance(block, dict) and (
         (block.get("type") == "text" and isinstance(block.get("text"), str) and bool(block["text"].strip()))
         or block.get("type") in ("image", "document", "search_result", "tool_use", "tool_result")
@@ -83,7 +83,7 @@ def takes_a_mark(block: Any) -> bool:
     )
 
 
-# --- where they stand ----------------------------------------------------------------------------------------
+# --- positions -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def takes_a_mark(block: Any) -> bool:
         ((1, 0, 0, 2), 2, 3, [(0, 0), (3, 1)]),
     ],
 )
-def test_the_end_the_last_request_and_the_edited_part_are_marked(
+def test_breakpoints_mark_the_end_the_last_request_and_the_edited_part(
     sizes: tuple[int, ...], stable: int, previous: int, expected: list[tuple[int, int]]
 ) -> None:
     body = {"messages": rows_of(*sizes)}
@@ -116,15 +116,13 @@ def test_the_end_the_last_request_and_the_edited_part_are_marked(
         ((3, 3, 200), [(3, 12)]),
     ],
 )
-def test_where_more_is_added_than_a_mark_can_see_there_is_one_between(
-    added: tuple[int, ...], expected: list[tuple[int, int]]
-) -> None:
+def test_a_long_addition_gets_a_breakpoint_in_between(added: tuple[int, ...], expected: list[tuple[int, int]]) -> None:
     rows = rows_of(1, *added)
     found = places(place_cache_breakpoints({"messages": rows}, asked="place", previous=1))
     assert found == [(0, 0), *expected, (len(added), added[-1] - 1)]
 
 
-def test_the_one_between_is_on_a_block_that_takes_it() -> None:
+def test_the_breakpoint_in_between_is_on_an_eligible_block() -> None:
     rows = [row(text()), row(*[text()] * 17, THINKING, text("")), row(*[text()] * 9)]
     assert places(place_cache_breakpoints({"messages": rows}, asked="place", previous=1)) == [(0, 0), (1, 16), (2, 8)]
 
@@ -136,30 +134,30 @@ def test_the_one_between_is_on_a_block_that_takes_it() -> None:
         *({"type": "kind_of_tomorrow"}, {"type": 3}, {}, "bare", None),
     ],
 )
-def test_a_block_that_takes_no_mark_leaves_it_to_the_one_before(block: Any) -> None:
+def test_an_ineligible_block_leaves_the_breakpoint_to_the_previous_one(block: Any) -> None:
     assert places(place_cache_breakpoints([row(text()), row(text(), block), row(block)], asked="place")) == [(1, 0)]
 
 
 @pytest.mark.parametrize("block", [text(), {"type": "image", "source": {}}, DOCUMENT, CALL, RESULT])
-def test_what_the_api_caches_takes_a_mark(block: Row) -> None:
+def test_every_cacheable_block_takes_a_breakpoint(block: Row) -> None:
     assert place_cache_breakpoints([row(text(), block)], asked="place") == [
         row(text(), {**block, "cache_control": SHORT})
     ]
 
 
-def test_a_plain_string_becomes_a_block_to_carry_a_mark() -> None:
+def test_a_plain_string_becomes_a_block_to_carry_a_breakpoint() -> None:
     rows = [{"role": "user", "content": "go", "id": 7}]
     assert place_cache_breakpoints(rows, asked="place") == [
         {"role": "user", "content": [text("go", cache_control=SHORT)], "id": 7}
     ]
 
 
-def test_nothing_is_marked_where_nothing_can_be() -> None:
+def test_a_request_without_eligible_blocks_gets_no_breakpoint() -> None:
     rows = [row(THINKING), {"role": "user", "content": ""}, {"role": "user"}, None]
     assert place_cache_breakpoints(rows, asked="place", stable=2, previous=2) == rows
 
 
-# --- the part before the messages ----------------------------------------------------------------------------
+# --- the prompt before the messages --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,10 +179,10 @@ def test_nothing_is_marked_where_nothing_can_be() -> None:
         ),
     ],
 )
-def test_the_end_of_system_or_else_of_the_tools_is_marked(head: Row, expected: Row) -> None:
+def test_a_breakpoint_is_at_the_end_of_the_system_text_or_else_of_the_tools(head: Row, expected: Row) -> None:
     body = {**head, "messages": rows_of(1)}
-    made = place_cache_breakpoints(body, asked="auto")
-    assert {key: made[key] for key in made if key != "messages"} == expected
+    result = place_cache_breakpoints(body, asked="auto")
+    assert {key: result[key] for key in result if key != "messages"} == expected
 
 
 @pytest.mark.parametrize(
@@ -199,12 +197,12 @@ def test_the_end_of_system_or_else_of_the_tools_is_marked(head: Row, expected: R
         ),
     ],
 )
-def test_a_head_that_its_user_has_marked_gets_no_mark_more(head: Row, expected: Row) -> None:
-    made = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place")
-    assert {key: made[key] for key in made if key != "messages"} == {**head, **expected}
+def test_a_prompt_with_the_users_breakpoint_gets_no_other(head: Row, expected: Row) -> None:
+    result = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place")
+    assert {key: result[key] for key in result if key != "messages"} == {**head, **expected}
 
 
-def test_system_waits_until_the_messages_have_theirs() -> None:
+def test_messages_get_breakpoints_before_the_system_text() -> None:
     body = {"system": "be brief", "messages": rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)}
     assert place_cache_breakpoints(body, asked="auto", stable=1, previous=2)["system"] == "be brief"
     assert place_cache_breakpoints(body, asked="auto", stable=2, previous=2)["system"] == [
@@ -213,16 +211,16 @@ def test_system_waits_until_the_messages_have_theirs() -> None:
 
 
 @pytest.mark.parametrize("count", range(MAX_BREAKPOINTS + 2))
-def test_marks_of_system_and_tools_stay_and_are_counted(count: int) -> None:
+def test_breakpoints_of_system_and_tools_stay_and_count_towards_the_limit(count: int) -> None:
     tools = [{"name": f"t{number}", "cache_control": LONG} for number in range(count)]
     body = {"tools": tools, "messages": rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)}
-    made = place_cache_breakpoints(body, asked="place", ttl="1h", stable=1, previous=2)
-    assert made["tools"] is tools
-    assert len(places(made)) == max(MAX_BREAKPOINTS - count, 0)
-    assert places(made)[-1:] == ([(3, LOOKBACK_BLOCKS)] if count < MAX_BREAKPOINTS else [])
+    result = place_cache_breakpoints(body, asked="place", ttl="1h", stable=1, previous=2)
+    assert result["tools"] is tools
+    assert len(places(result)) == max(MAX_BREAKPOINTS - count, 0)
+    assert places(result)[-1:] == ([(3, LOOKBACK_BLOCKS)] if count < MAX_BREAKPOINTS else [])
 
 
-# --- whose marks ---------------------------------------------------------------------------------------------
+# --- breakpoints of the user ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,17 +238,17 @@ def test_marks_of_system_and_tools_stay_and_are_counted(count: int) -> None:
         None,
     ],
 )
-def test_auto_leaves_what_its_user_has_marked_and_what_it_cannot_see_whole(value: Any) -> None:
+def test_auto_changes_nothing_if_the_user_placed_breakpoints_or_gave_a_bare_list(value: Any) -> None:
     assert place_cache_breakpoints(value, asked="auto", stable=1, previous=1) is value
 
 
-def test_auto_takes_the_callers_word_for_marks_in_messages() -> None:
+def test_auto_accepts_the_callers_statement_about_breakpoints_in_messages() -> None:
     body = {"messages": rows_of(1, 1)}
     assert place_cache_breakpoints(body, asked="auto", own=True) is body
     assert places(place_cache_breakpoints(body, asked="auto", own=False)) == [(1, 0)]
 
 
-def test_place_takes_the_users_marks_away_and_puts_its_own() -> None:
+def test_place_replaces_the_users_breakpoints() -> None:
     theirs = {**RESULT, "content": [text("x", cache_control=LONG)], "cache_control": LONG}
     body = {"cache_control": LONG, "system": "s", "messages": [row(text(cache_control=LONG), theirs), row(text("end"))]}
     assert place_cache_breakpoints(body, asked="place", previous=1) == {
@@ -262,7 +260,7 @@ def test_place_takes_the_users_marks_away_and_puts_its_own() -> None:
     }
 
 
-def test_a_bare_list_leaves_one_mark_to_the_system_prompt_beside_it() -> None:
+def test_a_bare_list_leaves_one_breakpoint_for_the_system_prompt() -> None:
     rows = rows_of(1, 1, 1, 1 + LOOKBACK_BLOCKS)
     assert len(places(place_cache_breakpoints(rows, asked="place", stable=1, previous=2))) == MAX_BREAKPOINTS - 1
 
@@ -278,30 +276,30 @@ def test_a_bare_list_leaves_one_mark_to_the_system_prompt_beside_it() -> None:
         ({**SHORT, "ttl": "5m"}, "1h", SHORT),
     ],
 )
-def test_no_longer_life_comes_after_a_shorter_one(kept: Row | None, ttl: Any, expected: Row) -> None:
+def test_a_longer_lifetime_never_follows_a_shorter_one(kept: Row | None, ttl: Any, expected: Row) -> None:
     head = {} if kept is None else {"tools": [{"name": "a", "cache_control": kept}]}
-    made = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
-    assert [block["cache_control"] for _, block in marked_blocks(made["messages"])] == [expected]
+    result = place_cache_breakpoints({**head, "messages": rows_of(1)}, asked="place", ttl=ttl)
+    assert [block["cache_control"] for _, block in marked_blocks(result["messages"])] == [expected]
 
 
-# --- what stays ----------------------------------------------------------------------------------------------
+# --- unchanged content ---------------------------------------------------------------------------------------
 
 
-def test_only_rows_with_a_mark_are_copied() -> None:
+def test_only_rows_with_a_breakpoint_are_copied() -> None:
     body = {"messages": rows_of(*[2] * 40)}
-    made = place_cache_breakpoints(body, asked="auto", stable=10, previous=35)
-    touched = [number for number, one in enumerate(made["messages"]) if one is not body["messages"][number]]
+    result = place_cache_breakpoints(body, asked="auto", stable=10, previous=35)
+    touched = [number for number, one in enumerate(result["messages"]) if one is not body["messages"][number]]
     assert touched == [9, 34, 39]
-    assert made["messages"][9]["content"][0] is body["messages"][9]["content"][0]
+    assert result["messages"][9]["content"][0] is body["messages"][9]["content"][0]
 
 
-def test_what_has_no_mark_is_given_back_as_it_is() -> None:
+def test_stripping_returns_values_without_breakpoints_unchanged() -> None:
     for value in (rows_of(1, 2), {"messages": rows_of(1), "system": "s", "tools": [{"name": "a"}]}, [], {}, None):
         assert strip_cache_breakpoints(value) is value
         assert not has_cache_breakpoints(value)
 
 
-def test_rows_without_a_mark_stay_the_same_when_others_lose_theirs() -> None:
+def test_stripping_keeps_rows_without_breakpoints_identical() -> None:
     rows = [row(text()), row(CALL, text(cache_control=SHORT)), row({**DOCUMENT, "cache_control": None})]
     bare = strip_cache_breakpoints(rows)
     assert bare == [row(text()), row(CALL, text()), row(DOCUMENT)]
@@ -316,30 +314,30 @@ wire = st.one_of(WIRE["anthropic"], ODD["anthropic"])
 
 
 @given(wire, st.sampled_from(ASKED), st.sampled_from(("5m", "1h")), counts, counts)
-def test_only_marks_are_changed_and_the_input_never(
+def test_only_breakpoints_change_and_the_input_stays_unchanged(
     value: Any, asked: CacheBreakpointMode, ttl: Any, stable: int, previous: int
 ) -> None:
     before = copy.deepcopy(value)
-    made = place_cache_breakpoints(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
+    result = place_cache_breakpoints(value, asked=asked, ttl=ttl, stable=stable, previous=previous)
     assert value == before
-    assert as_said(strip_cache_breakpoints(made)) == as_said(strip_cache_breakpoints(value))
-    assert not has_cache_breakpoints(strip_cache_breakpoints(made))
+    assert as_said(strip_cache_breakpoints(result)) == as_said(strip_cache_breakpoints(value))
+    assert not has_cache_breakpoints(strip_cache_breakpoints(result))
     if asked == "leave":
-        assert made is value
+        assert result is value
 
 
 @given(WIRE["anthropic"], counts, counts)
-def test_there_are_never_too_many_and_each_is_legal(value: Any, stable: int, previous: int) -> None:
+def test_breakpoints_stay_within_the_limit_and_are_legal(value: Any, stable: int, previous: int) -> None:
     body = value if isinstance(value, dict) else {"messages": value}
     kept = sum(len([*marked_blocks(body.get(key))]) for key in HEADS)
-    made = place_cache_breakpoints(body, asked="place", stable=stable, previous=previous)
-    assert len([*marked_blocks(made)]) <= max(MAX_BREAKPOINTS, kept)
-    assert all(takes_a_mark(block) for _, block in marked_blocks(made["messages"]))
-    assert all(len(path) == 3 for path, _ in marked_blocks(made["messages"]))
+    result = place_cache_breakpoints(body, asked="place", stable=stable, previous=previous)
+    assert len([*marked_blocks(result)]) <= max(MAX_BREAKPOINTS, kept)
+    assert all(takes_a_mark(block) for _, block in marked_blocks(result["messages"]))
+    assert all(len(path) == 3 for path, _ in marked_blocks(result["messages"]))
 
 
 @given(WIRE["anthropic"], counts, counts)
-def test_the_last_block_that_takes_a_mark_has_one(value: Any, stable: int, previous: int) -> None:
+def test_the_last_eligible_block_has_a_breakpoint(value: Any, stable: int, previous: int) -> None:
     rows = value["messages"] if isinstance(value, dict) else value
     able = [
         (number, at)
@@ -347,25 +345,27 @@ def test_the_last_block_that_takes_a_mark_has_one(value: Any, stable: int, previ
         for at, block in enumerate(one["content"])
         if takes_a_mark(block)
     ]
-    made = place_cache_breakpoints({"messages": rows}, asked="place", stable=stable, previous=previous)
-    assert places(made)[-1:] == able[-1:]
+    result = place_cache_breakpoints({"messages": rows}, asked="place", stable=stable, previous=previous)
+    assert places(result)[-1:] == able[-1:]
 
 
 @given(WIRE["anthropic"], counts, counts, st.sampled_from(("5m", "1h")))
-def test_marks_of_ours_are_moved_and_not_heaped_up(value: Any, stable: int, previous: int, ttl: Any) -> None:
+def test_placing_again_moves_our_breakpoints_instead_of_adding_more(
+    value: Any, stable: int, previous: int, ttl: Any
+) -> None:
     once = place_cache_breakpoints(value, asked="place", ttl=ttl, stable=stable, previous=previous)
     again = place_cache_breakpoints(once, asked="place", ttl=ttl, stable=stable, previous=previous)
     assert json.dumps(as_said(again), sort_keys=True) == json.dumps(as_said(once), sort_keys=True)
 
 
 class Cache:
-    """The API's side: entries by how many blocks they end after, each mark looking at twenty."""
+    """Simulated provider cache: entries by the number of blocks before their end; a breakpoint looks back 20 blocks."""
 
     def __init__(self) -> None:
         self.entries: set[int] = set()
 
     def send(self, body: Row, changed: int) -> int:
-        """How many blocks are read, where those from `changed` on are not as they were."""
+        """Return the number of cached blocks if all blocks from `changed` on are different."""
         self.entries = {entry for entry in self.entries if entry <= changed}
         ends: list[int] = []
         passed = 0
@@ -379,26 +379,26 @@ class Cache:
 
 
 @given(st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=3), min_size=2, max_size=6), st.integers(0, 3))
-def test_all_of_the_last_request_is_read_however_much_is_added(growth: list[list[int]], stable: int) -> None:
+def test_the_cache_serves_the_whole_last_request_after_any_growth(growth: list[list[int]], stable: int) -> None:
     cache = Cache()
     sizes: list[int] = []
     for added in growth:
-        previous, known = len(sizes), sum(sizes)
+        previous, cached = len(sizes), sum(sizes)
         sizes = [*sizes, *added]
         body = place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=stable, previous=previous)
-        assert cache.send(body, changed=known) == known
+        assert cache.send(body, changed=cached) == cached
 
 
 @given(st.lists(st.integers(1, 2 * LOOKBACK_BLOCKS - 1), min_size=3, max_size=8), st.data())
-def test_a_re_plan_reads_what_lies_before_its_first_change(growth: list[int], data: st.DataObject) -> None:
+def test_a_replan_reads_the_cache_up_to_its_first_change(growth: list[int], data: st.DataObject) -> None:
     cache = Cache()
     sizes: list[int] = []
     for added in growth:
-        previous, known = len(sizes), sum(sizes)
+        previous, cached = len(sizes), sum(sizes)
         sizes = [*sizes, *[1] * added]
         cache.send(
             place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=1, previous=previous),
-            changed=known,
+            changed=cached,
         )
     changed = data.draw(st.integers(growth[0], len(sizes) - 1))
     body = place_cache_breakpoints({"messages": rows_of(*sizes)}, asked="auto", stable=len(sizes) - 1, previous=changed)

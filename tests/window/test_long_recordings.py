@@ -1,4 +1,4 @@
-"""Law 8 on every long recorded session: between events, each request begins as the one before ended."""
+"""Law 8 on every long recorded session: between events, each request extends the previous one."""
 
 import json
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def recordings() -> list[str]:
 
 
 def requests(history: th.History, wire: str) -> Iterator[tuple[list[Any], float]]:
-    """What was sent call by call, and when: every fortieth time the cache is cold."""
+    """Yield each request of a recorded loop with its time; the cache expires before every fortieth one."""
     rows = th.emit(th.repair(history, wire).history, wire, body=False)
     at = 0.0
     for number, turn in enumerate(th.parse(rows, wire).turns):
@@ -43,7 +43,7 @@ def requests(history: th.History, wire: str) -> Iterator[tuple[list[Any], float]
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="recorded sessions are not here (../shared/data)")
 @pytest.mark.parametrize("file", recordings())
-def test_what_was_sent_stays_as_it_was(file: str) -> None:
+def test_the_prefix_of_each_request_stays_unchanged(file: str) -> None:
     wire = KINDS[file.split("/", maxsplit=1)[0]]
     try:
         sessions = th.read_all(DATA / file)

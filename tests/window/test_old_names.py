@@ -1,4 +1,4 @@
-"""What earlier versions accepted or wrote: options, thresholds, fields of events, and decisions in a ledger."""
+"""Names of earlier versions: options, thresholds, fields of events, and records in a ledger."""
 
 import json
 import sqlite3
@@ -27,7 +27,7 @@ from thresher.window.ledger import RENAMED_EDIT_KINDS, RENAMED_TRIGGERS
         ({"summaries": "now"}, "blocking", {"summaries": "soon"}),
     ],
 )
-def test_an_old_option_warns_and_does_the_same(old: dict[str, Any], new: str, wrong: dict[str, Any]) -> None:
+def test_an_old_option_name_warns_and_works(old: dict[str, Any], new: str, wrong: dict[str, Any]) -> None:
     with pytest.warns(DeprecationWarning, match=new):
         Window(**old)
     with warnings.catch_warnings():
@@ -36,7 +36,7 @@ def test_an_old_option_warns_and_does_the_same(old: dict[str, Any], new: str, wr
             Window(**wrong)
 
 
-def test_old_names_of_thresholds_and_of_events_warn_and_work() -> None:
+def test_old_names_of_thresholds_and_events_warn_and_work() -> None:
     with pytest.warns(DeprecationWarning, match="`age` is deprecated; use `keep_calls`"):
         old = Thresholds(age=1, min_saving=50, patience=0)  # type: ignore[call-arg]
     assert old == Thresholds(keep_calls=1, min_saving=50, patience=0)
@@ -53,7 +53,7 @@ def test_old_names_of_thresholds_and_of_events_warn_and_work() -> None:
         assert event.why == event.reason
 
 
-def test_a_ledger_with_old_names_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_window_resumes_from_a_ledger_with_old_names(tmp_path: Path) -> None:
     file = tmp_path / "ledger"
     loop, one = Loop(), window(ledger=file, thresholds=PATIENT)
     for call in range(30):
@@ -81,6 +81,6 @@ def test_a_ledger_with_old_names_goes_on_where_it_was(tmp_path: Path) -> None:
     assert again.events == []
 
 
-def test_edits_are_stored_by_the_names_of_their_classes() -> None:
+def test_edits_are_stored_by_their_class_names() -> None:
     for kind in (Drop, Replace, Truncate, Summarize):
         assert kind.__struct_config__.tag == kind.__name__.lower()

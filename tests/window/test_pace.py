@@ -1,4 +1,4 @@
-"""Where a window's pace comes from: the call, over the environment, over `thresher.toml`."""
+"""Precedence of a window's thresholds: the argument, the environment, `thresher.toml`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,20 @@ from thresher.window import Thresholds, Window
 
 
 def sent(**options: Any) -> list[int]:
-    """The characters that each request of a loop has when it is sent."""
+    """Return the number of characters of each request of a loop."""
     window = Window(budget=3_000, store=InMemoryContentStore(), counter="estimate", format="anthropic", **options)
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Find the fault."}]
     found = []
     for n in range(24):
         call = {"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"run {n}"}}
-        said = " ".join(f"word{n}x{k}" for k in range(40))
+        text = " ".join(f"word{n}x{k}" for k in range(40))
         rows.append({"role": "assistant", "content": [call]})
-        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": said}]})
+        rows.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}]})
         found.append(len(str(window.fit(list(rows), at=float(n)))))
     return found
 
 
-def test_a_window_takes_its_pace_from_the_settings_unless_it_is_given_one(
+def test_a_window_takes_its_thresholds_from_the_settings_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -41,7 +41,7 @@ def test_a_window_takes_its_pace_from_the_settings_unless_it_is_given_one(
     assert sent(thresholds=Thresholds()) == plain
 
 
-def test_a_pace_that_makes_no_sense_is_refused_when_the_window_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_thresholds_in_the_settings_are_rejected_by_the_constructor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THRESHER_THRESHOLDS_LOW_WATER", "1.5")
     with pytest.raises(OptionError, match="low"):
         Window()

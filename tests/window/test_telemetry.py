@@ -1,4 +1,4 @@
-"""A re-plan is told to the open span, in values that any exporter writes, and to nobody else."""
+"""A replan adds one event to the current span, with attributes that every exporter supports."""
 
 import sys
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ TOLD = {
 
 
 class Span:
-    """A span that keeps what it is told."""
+    """A span that records its events."""
 
     def __init__(self, recording: bool = True) -> None:
         self.recording = recording
@@ -69,7 +69,7 @@ class Span:
 
 
 class Broken(Span):
-    """A span of a library with a fault."""
+    """A span of a broken library."""
 
     def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
         super().add_event(name, attributes, timestamp)
@@ -77,27 +77,27 @@ class Broken(Span):
 
 
 @pytest.fixture(autouse=True)
-def looked_for_anew() -> Iterator[None]:
+def fresh_import() -> Iterator[None]:
     telemetry._import_trace_api.cache_clear()
     yield
     telemetry._import_trace_api.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, span: Any) -> None:
-    """A library of the same shape, with this span open."""
+    """Return a library of the same shape whose current span is this one."""
     module = ModuleType("opentelemetry.trace")
     module.get_current_span = lambda: span  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", module)
 
 
-def test_the_open_span_gets_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_current_span_gets_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span()
     install(monkeypatch, span)
     add_span_event(EVENT)
     assert span.events == [("thresher.replan", TOLD)]
 
 
-def test_a_span_that_does_not_record_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_span_that_is_not_recording_gets_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span(recording=False)
     install(monkeypatch, span)
     add_span_event(EVENT)
@@ -105,14 +105,14 @@ def test_a_span_that_does_not_record_is_told_nothing(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("event", [EVENT, None], ids=["a fault of the span", "not an event"])
-def test_a_fault_of_telemetry_stays_there(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:
+def test_a_failure_of_telemetry_does_not_reach_the_window(monkeypatch: pytest.MonkeyPatch, event: Any) -> None:
     span = Broken()
     install(monkeypatch, span)
     add_span_event(event)
     assert len(span.events) == (event is not None)
 
 
-def test_without_the_library_nothing_happens_and_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_nothing_happens_after_one_import_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     add_span_event(EVENT)
     span = Span()
@@ -121,21 +121,21 @@ def test_without_the_library_nothing_happens_and_it_is_looked_for_once(monkeypat
     assert span.events == []
 
 
-def test_what_is_not_known_or_not_so_is_not_said() -> None:
-    told = build_span_attributes(WindowEvent(trigger="overflow", reason="nothing legal fits", time=0.0))
-    assert "gen_ai.request.model" not in told
-    assert "gen_ai.conversation.compacted" not in told
-    assert told["thresher.edit_count"] == 0
+def test_unknown_or_false_attributes_are_absent() -> None:
+    attributes = build_span_attributes(WindowEvent(trigger="overflow", reason="nothing legal fits", time=0.0))
+    assert "gen_ai.request.model" not in attributes
+    assert "gen_ai.conversation.compacted" not in attributes
+    assert attributes["thresher.edit_count"] == 0
 
 
-def test_of_many_ids_the_first_are_told_and_how_many_there_are() -> None:
+def test_a_long_list_keeps_the_first_ids_and_the_total_count() -> None:
     ids = tuple(f"t1:{number}" for number in range(MAX_LISTED + 5))
-    told = build_span_attributes(WindowEvent(trigger="break_even", reason="", time=0.0, removed_ids=ids))
-    assert told["thresher.removed_ids"] == ids[:MAX_LISTED]
-    assert told["thresher.removed_ids_count"] == MAX_LISTED + 5
+    attributes = build_span_attributes(WindowEvent(trigger="break_even", reason="", time=0.0, removed_ids=ids))
+    assert attributes["thresher.removed_ids"] == ids[:MAX_LISTED]
+    assert attributes["thresher.removed_ids_count"] == MAX_LISTED + 5
 
 
-def test_the_real_library_takes_every_attribute() -> None:
+def test_the_real_library_accepts_every_attribute() -> None:
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="needs opentelemetry-sdk")
     with sdk.TracerProvider(shutdown_on_exit=False).get_tracer("tests").start_as_current_span("chat") as span:
         add_span_event(EVENT)

@@ -1,4 +1,4 @@
-"""The laws of a window: whatever turns a loop takes, each request is legal, extends the last, and loses nothing."""
+"""The laws of a window: in any loop, each request is legal, extends the previous one, and loses nothing."""
 
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from thresher.window import Ledger, Thresholds, Window
 from working import Step
 
 FEW = settings(max_examples=6)
-"""For tables with many rows."""
+"""Strategy of long tables."""
 SOME = settings(max_examples=15)
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
@@ -81,7 +81,7 @@ def test_the_laws_hold_with_every_rule_for_thinking(
 @pytest.mark.parametrize("move", MOVES)
 @SOME
 @given(dialect=any_dialect, story=stories, options=windows, shape=shapes, random=choices)
-def test_the_laws_hold_when_the_loop_takes_another_turn(
+def test_the_laws_hold_when_the_loop_takes_another_branch(
     move: str, dialect: str, story: Story, options: dict[str, Any], shape: dict[str, Any], random: Random
 ) -> None:
     watched, talk = Watched(dialect, **options), Talk(dialect, **shape)
@@ -96,23 +96,23 @@ def test_the_laws_hold_when_the_loop_takes_another_turn(
 @each_dialect
 @SOME
 @given(story=stories, options=windows, shape=shapes)
-def test_a_history_that_is_what_was_handed_out_works_as_well(
+def test_the_laws_hold_when_the_output_is_the_next_history(
     dialect: str, story: Story, options: dict[str, Any], shape: dict[str, Any]
 ) -> None:
-    watched, talk, whole = Watched(dialect, **options), Talk(dialect, **shape), Talk(dialect, **shape)
+    watched, talk, original = Watched(dialect, **options), Talk(dialect, **shape), Talk(dialect, **shape)
     for beat in story.beats:
         talk.add(beat)
-        whole.add(beat)
+        original.add(beat)
         if talk.awaits:
             talk.rows = list(rows_in(watched.call(talk.request()), dialect))
-            before = repair(parse(whole.request(), dialect), dialect).history
+            before = repair(parse(original.request(), dialect), dialect).history
             loops.lost_never(before, parse(talk.request(), dialect), watched.store, watched.kept)
 
 
 @each_dialect
 @SOME
 @given(story=stories, options=windows)
-def test_a_request_that_is_repeated_is_sent_as_it_was(dialect: str, story: Story, options: dict[str, Any]) -> None:
+def test_a_repeated_request_gets_the_same_bytes(dialect: str, story: Story, options: dict[str, Any]) -> None:
     watched = Watched(dialect, **options)
     for request in requests(dialect, story.beats):
         first, events = watched.call(request), len(watched.window.events)
@@ -124,7 +124,7 @@ def test_a_request_that_is_repeated_is_sent_as_it_was(dialect: str, story: Story
 @each_dialect
 @SOME
 @given(story=stories, other_story=stories, at=st.integers(1, 9), options=windows, shared=st.booleans())
-def test_forks_share_their_stem_on_one_window_and_on_two_with_one_ledger(
+def test_forks_share_their_prefix_on_one_window_and_on_two_with_one_ledger(
     dialect: str, story: Story, other_story: Story, at: int, options: dict[str, Any], shared: bool
 ) -> None:
     store, ledger = InMemoryContentStore(), Ledger()
@@ -140,7 +140,7 @@ def test_forks_share_their_stem_on_one_window_and_on_two_with_one_ledger(
 @each_dialect
 @SOME
 @given(story=stories, options=windows, at=st.integers(0, 12))
-def test_a_window_goes_on_where_a_saved_one_was(
+def test_a_window_resumes_from_a_saved_one(
     dialect: str, story: Story, options: dict[str, Any], at: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("ledger")
@@ -155,7 +155,7 @@ def test_a_window_goes_on_where_a_saved_one_was(
 @each_dialect
 @FEW
 @given(story=stories, options=windows)
-def test_two_windows_on_one_file_say_the_same(
+def test_two_windows_on_one_file_send_the_same_bytes(
     dialect: str, story: Story, options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("shared")
@@ -170,7 +170,7 @@ def test_two_windows_on_one_file_say_the_same(
 @each_dialect
 @SOME
 @given(story=stories, options=windows)
-def test_a_window_that_shall_raise_does_so_where_another_goes_over(
+def test_a_raising_window_raises_when_another_one_overflows(
     dialect: str, story: Story, options: dict[str, Any]
 ) -> None:
     sends = Watched(dialect, reads=False, **options)
@@ -179,9 +179,9 @@ def test_a_window_that_shall_raise_does_so_where_another_goes_over(
         sends.call(request)
         went_over = any(event.trigger == "overflow" and event.time == sends.at for event in sends.window.events)
         if went_over:
-            with pytest.raises(BudgetError) as told:
+            with pytest.raises(BudgetError) as caught:
                 raises.call(request)
-            assert told.value.smallest > raises.window.budget
+            assert caught.value.smallest > raises.window.budget
             return
         raises.call(request)
 
@@ -189,7 +189,7 @@ def test_a_window_that_shall_raise_does_so_where_another_goes_over(
 @each_dialect
 @SOME
 @given(data=st.data(), budget=st.integers(20, 300))
-def test_the_laws_hold_on_histories_that_came_in_broken(dialect: str, data: st.DataObject, budget: int) -> None:
+def test_the_laws_hold_on_broken_histories(dialect: str, data: st.DataObject, budget: int) -> None:
     value = data.draw(strategies.WIRE[dialect] | strategies.ODD[dialect])
     key = strategies.DIALECTS[dialect].key
     rows = value[key] if isinstance(value, dict) else value
@@ -201,7 +201,7 @@ def test_the_laws_hold_on_histories_that_came_in_broken(dialect: str, data: st.D
 @pytest.mark.parametrize("dialect", ["gemini", "openai-chat"])
 @SOME
 @given(story=stories, options=windows, shape=shapes)
-def test_calls_without_ids_are_known_by_what_came_before(
+def test_calls_without_ids_are_identified_by_earlier_rows(
     dialect: str, story: Story, options: dict[str, Any], shape: dict[str, Any]
 ) -> None:
     watched = Watched(dialect, **options)
@@ -210,13 +210,13 @@ def test_calls_without_ids_are_known_by_what_came_before(
 
 
 @pytest.mark.parametrize("nothing", [[], {"messages": []}, {"contents": []}, {"input": []}])
-def test_nothing_stays_nothing(nothing: Any) -> None:
+def test_an_empty_history_stays_empty(nothing: Any) -> None:
     assert Window(store=InMemoryContentStore()).fit(nothing) is nothing
 
 
 @each_dialect
 @pytest.mark.parametrize("text", ["hi", working.LONG * 9])
-def test_one_message_is_never_touched(dialect: str, text: str) -> None:
+def test_a_single_message_is_never_changed(dialect: str, text: str) -> None:
     watched = Watched(dialect, budget=100)
     request = Talk(dialect, body=False)
     request.add(text)
@@ -224,8 +224,8 @@ def test_one_message_is_never_touched(dialect: str, text: str) -> None:
 
 
 @each_dialect
-def test_old_results_go_in_few_steps_and_all_come_back(dialect: str, tmp_path: Path) -> None:
-    """That the loop under watch does something: it plans, seldom, and what went is there to be had."""
+def test_old_results_are_removed_in_few_replans_and_can_be_restored(dialect: str, tmp_path: Path) -> None:
+    """Check that the loop above exercises the window: it replans, seldom, and removed content can be restored."""
     turns = [Turn("", False, (Step("Read", f"src/{n}.py", f"{n} " + working.LONG, False),)) for n in range(20)]
     watched = Watched(
         dialect,

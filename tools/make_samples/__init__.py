@@ -1,8 +1,8 @@
 """Generate the sample sessions: `cd tools && python -m make_samples` writes the archive that the package ships.
 
-Four agents work on one web shop. Each module writes one agent's files as that agent would, into a folder laid
-out like a home directory, so that discovery finds them there. The bytes are the same every time and on every
-machine: they depend on nothing but this code.
+Four agents work on one web shop. Each module writes the files of one agent in that agent's format, into a folder laid
+out like a home directory, so that discovery finds them. The bytes are the same on every machine: they depend only on
+this code.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ def write_transcript(path: Path, transcript: Transcript) -> Path:
 
 
 def write_record(path: Path, record: Record) -> Path:
-    """Write one record beside a session file."""
+    """Write a metadata record next to a session file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(line_of(record).rstrip())
     return path

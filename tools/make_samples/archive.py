@@ -1,4 +1,4 @@
-"""Pack the samples into one archive whose bytes depend on the files alone: no times, no owners."""
+"""Pack the samples into one archive whose bytes depend only on the files, without times or owners."""
 
 import gzip
 import io
@@ -10,7 +10,7 @@ from make_samples import generate_samples
 
 
 def pack_samples() -> bytes:
-    """Return the generated samples as a gzipped tar archive, in the order they are written."""
+    """Return the generated samples as a gzipped tar archive, in the order they were written."""
     packed = io.BytesIO()
     with (
         TemporaryDirectory() as name,

@@ -1,8 +1,8 @@
-"""What the story does to the shop, edit by edit, and the files as they stand afterwards."""
+"""Edits to the shop over the sample sessions, and the resulting files."""
 
 from make_samples.story import CART, PRICES, Change, changed
 
-# Money becomes `Decimal`: first the rates and the price, then what was forgotten.
+# Money becomes `Decimal`: first the rates and the price, then a forgotten import.
 
 RATES = Change(
     """\
@@ -113,7 +113,7 @@ def format_amount(amount: Decimal) -> str:
 """,
 )
 
-# The cart follows, and learns about discounts.
+# The cart follows and gets discounts.
 
 CART_LINES = Change(
     """\

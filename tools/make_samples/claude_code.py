@@ -1,9 +1,9 @@
-"""Claude Code's record shapes: one JSON object per line, tied into a tree by `parentUuid`.
+"""Claude Code's record shapes: one JSON object per line, linked into a tree by `parentUuid`.
 
-What makes these files hard to read is kept on purpose. One answer of the model lies over several lines, one
-per block, that share `message.id` and `requestId` and repeat a growing `usage`. The result of a call hangs
-from that call's own line, so of two parallel results only the last is on the way to the leaf. Progress rows
-hang from the tree and lead nowhere; snapshots, titles and queue operations stand outside it.
+The difficulties of these files are deliberate. One model answer covers several lines, one per block, that share
+`message.id` and `requestId` and repeat a growing `usage`. The result of a call is a child of that call's own line, so
+only the last of two parallel results is an ancestor of the leaf. Progress rows are dead ends in the tree. Snapshots,
+titles and queue operations are outside it.
 """
 
 from dataclasses import dataclass, field
@@ -15,27 +15,27 @@ from make_samples.story import ROOT
 VERSION = "2.1.58"
 MODEL = "claude-opus-4-6"
 SYSTEM_TOKENS = 16_800
-"""What the system text and the tool definitions weigh before anything is said."""
+"""Tokens of the system text and the tool definitions."""
 
 
 def thought(text: str) -> Record:
-    """A block of thinking."""
+    """Build a thinking block."""
     return {"type": "thinking", "thinking": text}
 
 
 def words(text: str) -> Record:
-    """A block of text."""
+    """Build a text block."""
     return {"type": "text", "text": text}
 
 
 def call(name: str, **arguments: Any) -> Record:
-    """A block that calls a tool."""
+    """Build a tool call block."""
     return {"type": "tool_use", "name": name, "input": arguments}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool gave back: the words for the model, and Claude Code's own note of it."""
+    """Result of a tool: text for the model, and Claude Code's own structured copy."""
 
     content: str | list[Record]
     note: Record | str
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def read_outcome(name: str, text: str, reminder: str = "") -> Outcome:
-    """A file that was read whole."""
+    """Build the result of a complete read of a file."""
     count = len(text.splitlines())
     file = {
         "filePath": f"{ROOT}/{name}",
@@ -56,7 +56,7 @@ def read_outcome(name: str, text: str, reminder: str = "") -> Outcome:
 
 
 def edit_outcome(name: str, before: str, old: str, new: str) -> Outcome:
-    """A file that was edited."""
+    """Build the result of an edit."""
     path = f"{ROOT}/{name}"
     note = {
         "filePath": path,
@@ -71,7 +71,7 @@ def edit_outcome(name: str, before: str, old: str, new: str) -> Outcome:
 
 
 def write_outcome(name: str, text: str) -> Outcome:
-    """A file that was made."""
+    """Build the result of creating a file."""
     path = f"{ROOT}/{name}"
     note: Record = {
         "type": "create",
@@ -84,19 +84,19 @@ def write_outcome(name: str, text: str) -> Outcome:
 
 
 def shell_outcome(output: str) -> Outcome:
-    """A command that went well."""
+    """Build the result of a successful command."""
     note = {"stdout": output, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
     return Outcome(output, note, error=False)
 
 
 def shell_failure(output: str, code: int = 1) -> Outcome:
-    """A command that went wrong."""
+    """Build the result of a failed command."""
     text = f"Exit code {code}\n{output}"
     return Outcome(text, f"Error: {text}", error=True)
 
 
 def grep_outcome(lines: list[str]) -> Outcome:
-    """Lines that a search found."""
+    """Build the result of a search."""
     text = "\n".join(lines)
     note = {"mode": "content", "numFiles": 0, "filenames": [], "content": text, "numLines": len(lines)}
     return Outcome(text, note)
@@ -104,37 +104,37 @@ def grep_outcome(lines: list[str]) -> Outcome:
 
 @dataclass
 class Transcript:
-    """A session file in the making."""
+    """A session file under construction."""
 
     session: str
     clock: Clock
     branch: str
     agent: str = ""
-    """The id of the sub-agent, if this is one's file."""
+    """Id of the sub-agent, if the file belongs to one."""
     slug: str = "quiet-counting-otter"
     records: list[Record] = field(default_factory=list)
     leaf: str | None = None
     lines: dict[str, str] = field(default_factory=dict)
-    """The line that each call stands on."""
+    """Line of each call."""
     cached: int = 0
     fresh: int = SYSTEM_TOKENS
     messages: int = 0
 
     @property
     def seed(self) -> str:
-        """What the ids of this file are made from."""
+        """Seed of the ids in this file."""
         return f"{self.session} {self.agent}"
 
     def next_uuid(self) -> str:
-        """The id that the next record of the tree gets."""
+        """Return the id of the next record in the tree."""
         return random_uuid(f"{self.seed} record {len(self.records)}")
 
     def outside(self, record: Record) -> None:
-        """Write a record that is no part of the tree."""
+        """Write a record outside the tree."""
         self.records.append(record)
 
     def add(self, parent: str | None, fields: Record, *, seconds: float = 0.4) -> str:
-        """Write a record of the tree; it does not become the leaf by itself."""
+        """Write a record of the tree, without making it the leaf."""
         identity = fields.pop("uuid", None) or self.next_uuid()
         envelope: Record = {
             "parentUuid": parent,
@@ -152,7 +152,7 @@ class Transcript:
         return identity
 
     def prompt(self, content: str | list[Record], *, seconds: float = 40, **fields: Any) -> str:
-        """The user says something; a snapshot of the files goes before it in a main session."""
+        """Write a user message; in a main session a snapshot of the files precedes it."""
         identity = self.next_uuid()
         if not self.agent:
             self.snapshot(identity, {})
@@ -164,7 +164,7 @@ class Transcript:
         return identity
 
     def say(self, *blocks: Record) -> list[str]:
-        """The model answers: one line per block. Gives back the ids of its calls."""
+        """Write a model answer with one line per block, and return the ids of its calls."""
         self.messages += 1
         seed = f"{self.seed} message {self.messages}"
         ends = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
@@ -183,7 +183,7 @@ class Transcript:
         return calls
 
     def message(self, seed: str, block: Record, ends: str | None, spent: int) -> Record:
-        """The API's message, as each of its lines repeats it."""
+        """Build the API's message, which each of its lines repeats."""
         usage = {
             "input_tokens": 3,
             "cache_creation_input_tokens": self.fresh,
@@ -205,7 +205,7 @@ class Transcript:
         }
 
     def answer(self, identity: str, outcome: Outcome, *, seconds: float = 0.2) -> str:
-        """A tool answers; the line hangs from the line of its own call."""
+        """Write a tool result as a child of its call's line."""
         block: Record = {"tool_use_id": identity, "type": "tool_result", "content": outcome.content}
         if outcome.error is not None:
             block["is_error"] = outcome.error
@@ -221,23 +221,23 @@ class Transcript:
         return self.leaf
 
     def do(self, *blocks: Record, gives: Outcome, seconds: float = 0.2) -> str:
-        """The model answers with one call, and the tool answers it. Gives back the call's id."""
+        """Write a model answer with one call and the tool result, and return the call's id."""
         (identity,) = self.say(*blocks)
         self.answer(identity, gives, seconds=seconds)
         return identity
 
     def progress(self, data: Record, identity: str, toolkit: str) -> None:
-        """A tool is still at work; nothing hangs from this row."""
+        """Write a progress row of a running tool, which has no children."""
         fields = {"type": "progress", "data": data, "toolUseID": toolkit, "parentToolUseID": identity}
         self.add(self.lines.get(identity, self.leaf), fields, seconds=2)
 
     def system(self, subtype: str, **fields: Any) -> str:
-        """A note of the harness, in the tree."""
+        """Write a harness note in the tree."""
         self.leaf = self.add(self.leaf, {"type": "system", "subtype": subtype, **fields})
         return self.leaf
 
     def snapshot(self, message: str, backups: Record, *, update: bool = False) -> None:
-        """Which files could be put back to how they were at a message."""
+        """Write a snapshot of the files at a message."""
         time = stamp(self.clock.now)
         content = {"messageId": message, "trackedFileBackups": backups, "timestamp": time}
         self.outside(
@@ -250,13 +250,13 @@ class Transcript:
         )
 
     def queue(self, operation: str, **fields: Any) -> None:
-        """Something was typed while the model worked, or taken up now."""
+        """Write a queue operation: text typed while the model works, or its removal from the queue."""
         time = stamp(self.clock.tick(1))
         head = {"type": "queue-operation", "operation": operation, "timestamp": time}
         self.outside({**head, "sessionId": self.session, **fields})
 
     def compact(self, summary: str) -> None:
-        """The conversation becomes a summary and begins again from there."""
+        """Write a compaction: a summary replaces the conversation."""
         before = self.cached + self.fresh
         fields: Record = {
             "logicalParentUuid": self.leaf,
@@ -275,7 +275,7 @@ class Transcript:
 
 
 def complete(block: Record, seed: str) -> Record:
-    """A block with what the API adds to it: a signature, or an id."""
+    """Add the fields of the API to a block: a signature, or an id."""
     if block["type"] == "thinking":
         return {**block, "signature": opaque(seed, 240 + len(block["thinking"]) // 2)}
     if block["type"] == "tool_use":

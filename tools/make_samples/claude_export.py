@@ -1,7 +1,7 @@
-"""The short Claude Code session: an export of orders is begun and then interrupted.
+"""The short Claude Code session: an interrupted export of orders.
 
-Its last call was never answered, which is how a session looks whose terminal was closed while a command ran.
-A reader must mend that before the history can go to a model again.
+Its last call has no result, as in a session whose terminal was closed while a command ran. A reader must repair that
+before the history can go to a model again.
 """
 
 from make_samples.claude_code import (
@@ -74,7 +74,7 @@ MISSING = f"File does not exist. The current working directory is {ROOT}."
 
 
 def export_session() -> Transcript:
-    """The session up to the moment it was interrupted."""
+    """Write the session up to its interruption."""
     main = Transcript(SESSION, start(2026, 3, 13, 16, 40, 11), "main", slug="brisk-sorting-heron")
     main.prompt(PROMPT, seconds=1, permissionMode="default")
     first, second = main.say(

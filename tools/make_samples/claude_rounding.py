@@ -1,8 +1,8 @@
-"""The long Claude Code session: a rounding bug is found and mended, then discounts are added.
+"""The long Claude Code session: a rounding bug is found and fixed, then discounts are added.
 
-It holds what a reader must get right: answers over several lines, parallel calls, a file read three times,
-failing test runs made good, a sub-agent, a rewind that leaves a branch behind, and a compaction in the middle
-of the work.
+It contains the difficult cases for a reader: answers over several lines, parallel calls, a file that is read three
+times, failing test runs that pass later, a sub-agent, a rewind that leaves a branch, and a compaction in the middle of
+the work.
 """
 
 from make_samples import changes, logs, story
@@ -109,8 +109,8 @@ silently gets nothing off. If the customer should be told, the checkout has to s
 
 
 def todos(*states: str) -> list[Record]:
-    """The list of things to do, in a given state."""
-    things = (
+    """Build the to-do list in a given state."""
+    tasks = (
         ("Reproduce the wrong totals", "Reproducing the wrong totals"),
         ("Find every place that keeps money as float", "Finding every place that keeps money as float"),
         ("Move prices.py to Decimal", "Moving prices.py to Decimal"),
@@ -118,41 +118,41 @@ def todos(*states: str) -> list[Record]:
     )
     return [
         {"content": content, "status": status, "activeForm": form}
-        for (content, form), status in zip(things, states, strict=True)
+        for (content, form), status in zip(tasks, states, strict=True)
     ]
 
 
 def todo_outcome(old: list[Record], new: list[Record]) -> Outcome:
-    """The list was written down."""
+    """Build the result of writing the to-do list."""
     text = "Todos have been modified successfully. Go on with the task that is in progress."
     return Outcome(text, {"oldTodos": old, "newTodos": new})
 
 
 def edit_call(name: str, change: Change) -> Record:
-    """A call that edits a file."""
+    """Build a call that edits a file."""
     fields = {"old_string": change.old, "new_string": change.new, "replace_all": False}
     return call("Edit", file_path=f"{ROOT}/{name}", **fields)
 
 
 def edited(name: str, before: str, change: Change) -> Outcome:
-    """The outcome of that call."""
+    """Build the result of that call."""
     return edit_outcome(name, before, change.old, change.new)
 
 
 def shell(command: str, description: str) -> Record:
-    """A call that runs a command."""
+    """Build a call that runs a command."""
     return call("Bash", command=command, description=description)
 
 
 def rounding_session() -> tuple[Transcript, Transcript, str]:
-    """The whole session, its sub-agent's file, and the call that started the sub-agent."""
+    """Write the whole session and its sub-agent's file, and return the call that started the sub-agent."""
     main = Transcript(SESSION, start(2026, 3, 12, 9, 14, 2), BRANCH)
     look_around(main)
     agent, spawned = ask_agent(main)
     move_to_decimal(main)
-    mended = make_good(main)
+    repaired = make_good(main)
     go_wrong(main)
-    main.leaf = mended
+    main.leaf = repaired
     add_discounts(main)
     main.compact(SUMMARY)
     finish(main)
@@ -160,7 +160,7 @@ def rounding_session() -> tuple[Transcript, Transcript, str]:
 
 
 def look_around(main: Transcript) -> None:
-    """Read the two files, plan, and see the tests fail."""
+    """Read the two files, plan, and run the failing tests."""
     hook = {"type": "hook_progress", "hookEvent": "SessionStart", "hookName": "SessionStart:startup"}
     identity = random_uuid("the start hook")
     fields = {"type": "progress", "data": {**hook, "command": "./scripts/versions.sh"}, "toolUseID": identity}
@@ -200,7 +200,7 @@ def look_around(main: Transcript) -> None:
 
 
 def ask_agent(main: Transcript) -> tuple[Transcript, str]:
-    """Send a sub-agent to look for other places."""
+    """Start a sub-agent that searches for other places."""
     title = "Find money kept as float"
     (spawned,) = main.say(
         thought(
@@ -220,7 +220,7 @@ def ask_agent(main: Transcript) -> tuple[Transcript, str]:
 
 
 def agent_outcome(agent: Transcript) -> Outcome:
-    """What the parent sees of a sub-agent."""
+    """Build the parent's result of a sub-agent."""
     tokens = agent.cached + agent.fresh
     note = {
         "status": "completed",
@@ -241,7 +241,7 @@ def agent_outcome(agent: Transcript) -> Outcome:
 
 
 def move_to_decimal(main: Transcript) -> None:
-    """The first edits, and the test run that shows what they forgot."""
+    """Make the first edits and run the tests that reveal a missing import."""
     main.do(
         thought("One door for amounts, parse_amount, and one rule for rounding. Decimal from the rates upwards."),
         words("The survey agrees: everything comes in through `parse_amount`. I'll start with the rates."),
@@ -265,7 +265,7 @@ def move_to_decimal(main: Transcript) -> None:
 
 
 def make_good(main: Transcript) -> str:
-    """Finish the change and see everything pass. Gives back the leaf that a rewind returns to."""
+    """Finish the change and run the passing tests; return the leaf to which a rewind returns."""
     half = changed(story.PRICES, changes.RATES, changes.PRICE)
     main.do(
         words("I used `rounded` before writing it. Let me look at the file as it is now."),
@@ -288,13 +288,13 @@ def make_good(main: Transcript) -> str:
     )
     main.say(words(FIRST_DONE))
     main.queue("enqueue", content=WRONG_PROMPT)
-    mended = main.system("turn_duration", durationMs=312_480, isMeta=False)
+    repaired = main.system("turn_duration", durationMs=312_480, isMeta=False)
     main.queue("dequeue")
-    return mended
+    return repaired
 
 
 def go_wrong(main: Transcript) -> None:
-    """The branch that the user takes back."""
+    """Write the branch that the user rewinds."""
     main.prompt(WRONG_PROMPT, seconds=2)
     main.do(
         words("I'll begin with `total` and declare the field after it."),
@@ -310,7 +310,7 @@ def go_wrong(main: Transcript) -> None:
 
 
 def add_discounts(main: Transcript) -> None:
-    """The way the user wants it, up to the point where the context is full."""
+    """Write the branch that the user keeps, up to a full context."""
     note = words("<system-reminder>\nThe conversation was rewound, and the files with it.\n</system-reminder>")
     main.prompt([note, words(SECOND_PROMPT)], seconds=95)
     first, second = main.say(
@@ -333,7 +333,7 @@ def add_discounts(main: Transcript) -> None:
 
 
 def finish(main: Transcript) -> None:
-    """After the compaction: the missing import, a green run, the commit."""
+    """After the compaction: add the missing import, run the tests, commit."""
     before = changed(changes.CART_EXACT, changes.CART_DISCOUNT, changes.CART_SUBTOTAL)
     main.do(
         words("The import of `Discount` is missing in cart.py. I need the file's present text to edit it."),

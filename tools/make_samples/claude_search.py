@@ -1,7 +1,7 @@
-"""The sub-agent of the long Claude Code session: it looks for money kept as binary fractions.
+"""The sub-agent of the long Claude Code session: it searches for money stored as binary fractions.
 
-It has a file of its own, `<session>/subagents/agent-<id>.jsonl`, whose lines carry the parent's session id,
-and a `.meta.json` that names the call it was started by. The parent sees its last words and nothing else.
+It has its own file, `<session>/subagents/agent-<id>.jsonl`, whose lines carry the parent's session id, and a
+`.meta.json` with the id of the call that started it. The parent sees only its last message.
 """
 
 import re
@@ -43,7 +43,7 @@ TESTS = (("tests/test_cart.py", TEST_CART), ("tests/test_prices.py", TEST_PRICES
 
 
 def matches(pattern: str, *files: tuple[str, str]) -> list[str]:
-    """Where a pattern stands in some files, as the search tool prints it."""
+    """Return the matches of a pattern in some files, as the search tool prints them."""
     return [
         f"{ROOT}/{name}:{number}:{line}"
         for name, text in files
@@ -53,7 +53,7 @@ def matches(pattern: str, *files: tuple[str, str]) -> list[str]:
 
 
 def search_agent(session: str, clock: Clock, branch: str) -> Transcript:
-    """What the sub-agent did."""
+    """Write the sub-agent's session."""
     work = Transcript(session, clock, branch, agent=AGENT)
     work.prompt(PROMPT, seconds=1)
     first, second = work.say(

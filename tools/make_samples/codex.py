@@ -1,9 +1,7 @@
-"""Codex CLI: a rollout file, in which the user's words stand twice and a compaction carries its own past \
-along.
+"""Codex CLI: a rollout file with duplicate user messages and a compaction that repeats its own past.
 
-Every line has a time, a type and a payload. What the model saw are the `response_item`s; `event_msg` repeats
-some of it for the terminal and adds the token counts. A `compacted` line holds the history that takes the old
-one's place.
+Every line has a time, a type and a payload. `response_item`s are the model's context; `event_msg` repeats some of it
+for the terminal and adds token counts. A `compacted` line holds the history that replaces the old one.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ MODEL = "gpt-5.2-codex"
 
 @dataclass
 class Rollout:
-    """A rollout file in the making."""
+    """A rollout file under construction."""
 
     clock: Clock
     records: list[Record] = field(default_factory=list)
@@ -36,20 +34,20 @@ class Rollout:
         self.records.append({"timestamp": time, "type": kind, "payload": payload})
 
     def item(self, payload: Record, seconds: float = 0.3) -> None:
-        """Write what the model said or saw."""
+        """Write an item of the model's context."""
         self.context += weight(payload)
         self.line("response_item", payload, seconds)
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Write what the terminal was told."""
+        """Write an event for the terminal."""
         self.line("event_msg", {"type": kind, **fields}, 0)
 
     def identity(self, prefix: str) -> str:
-        """The id of the item that comes next."""
+        """Return the id of the next item."""
         return prefix + hexadecimal(f"codex {len(self.records)}", 50)
 
     def begin(self, prompt: str) -> None:
-        """The user says something, and a turn begins."""
+        """Write a user message, which starts a turn."""
         moment = self.clock.tick(30)
         self.turn = timed_uuid(f"turn {len(self.records)}", moment)
         self.event("task_started", turn_id=self.turn, started_at=int(moment.timestamp()), model_context_window=WINDOW)
@@ -61,7 +59,7 @@ class Rollout:
         self.event("user_message", message=prompt, images=[], local_images=[], text_elements=[])
 
     def reason(self, summary: str) -> None:
-        """The model thinks: a line of summary, the rest encrypted."""
+        """Write model thinking: a line of summary, the rest encrypted."""
         parts = [{"type": "summary_text", "text": summary}]
         identity = self.identity("rs_")
         payload = {"type": "reasoning", "id": identity, "summary": parts, "content": None}
@@ -69,14 +67,14 @@ class Rollout:
         self.event("agent_reasoning", text=summary)
 
     def say(self, text: str, phase: str = "commentary") -> None:
-        """The model says something; the event comes first."""
+        """Write model text; the event precedes it."""
         self.event("agent_message", message=text, phase=phase, memory_citation=None)
         content = [{"type": "output_text", "text": text}]
         head = {"type": "message", "id": self.identity("msg_"), "role": "assistant"}
         self.item({**head, "content": content, "phase": phase}, 1)
 
     def run(self, *commands: tuple[str, str, int]) -> None:
-        """The model runs commands side by side: each with its output and its exit code."""
+        """Write parallel commands, each with its output and its exit code."""
         calls = [self.command(command) for command, _, _ in commands]
         for call, (_, output, code) in zip(calls, commands, strict=True):
             seconds = f"{0.05 + len(output) / 9000:.4f}"
@@ -87,7 +85,7 @@ class Rollout:
         self.count()
 
     def command(self, command: str) -> str:
-        """One call of the shell."""
+        """Write one shell call."""
         call = token("call_", f"codex call {len(self.records)}", 24)
         fields = {"cmd": command, "workdir": ROOT, "yield_time_ms": 10_000, "max_output_tokens": 12_000}
         head = {"type": "function_call", "id": self.identity("fc_"), "name": "exec_command"}
@@ -95,7 +93,7 @@ class Rollout:
         return call
 
     def patch(self, text: str, *files: str) -> None:
-        """The model edits files; the argument is a patch, not JSON."""
+        """Write a file edit; its argument is a patch instead of JSON."""
         call = token("call_", f"codex call {len(self.records)}", 24)
         head = {
             "type": "custom_tool_call",
@@ -111,14 +109,14 @@ class Rollout:
         self.count()
 
     def count(self) -> None:
-        """What the last request came to, and all of them so far."""
+        """Write the usage of the last request and the running total."""
         last = usage(self.context, self.context * 9 // 10, 180 + len(self.records))
         self.total = {name: self.total[name] + number for name, number in last.items()}
         info = {"total_token_usage": self.total, "last_token_usage": last, "model_context_window": WINDOW}
         self.event("token_count", info=info, rate_limits=None)
 
     def end(self, text: str) -> None:
-        """The model's last words of the turn."""
+        """Write the last model message of the turn."""
         self.say(text, "final_answer")
         self.count()
         moment = int(self.clock.now.timestamp())
@@ -131,7 +129,7 @@ class Rollout:
         )
 
     def compact(self, *history: Record) -> None:
-        """Another history takes the place of this one."""
+        """Replace the history by another one."""
         self.line("compacted", {"message": "", "replacement_history": list(history)}, 20)
         self.context = 9_400 + weight(list(history))
         self.line("turn_context", turn_context(self.turn))
@@ -139,13 +137,13 @@ class Rollout:
 
 
 def message(role: str, *texts: str) -> Record:
-    """A message that the model did not write."""
+    """Build a message that the model did not write."""
     content = [{"type": "input_text", "text": text} for text in texts]
     return {"type": "message", "role": role, "content": content}
 
 
 def usage(fed: int, cached: int, written: int) -> Record:
-    """Tokens of a request; what was cached is part of what was fed in."""
+    """Return the tokens of a request; cached tokens are part of the input."""
     return {
         "input_tokens": fed,
         "cached_input_tokens": cached,
@@ -156,7 +154,7 @@ def usage(fed: int, cached: int, written: int) -> Record:
 
 
 def turn_context(turn: str) -> Record:
-    """The settings that a turn ran under."""
+    """Write the settings of a turn."""
     return {
         "turn_id": turn,
         "cwd": ROOT,
@@ -171,7 +169,7 @@ def turn_context(turn: str) -> Record:
 
 
 def header(session: str, clock: Clock) -> Record:
-    """What the file says of itself."""
+    """Write the metadata of the file."""
     git = {
         "commit_hash": hexadecimal("5d0c1ae", 40),
         "branch": "main",
@@ -193,7 +191,7 @@ def header(session: str, clock: Clock) -> Record:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the rollout where Codex keeps it."""
+    """Write the rollout to Codex's folder."""
     clock = start(2026, 3, 14, 10, 2, 3)
     session = timed_uuid("the delivery session", clock.now)
     name = f"rollout-2026-03-14T10-02-03-{session}.jsonl"
@@ -207,7 +205,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def tell(rollout: Rollout) -> None:
-    """Delivery charges are added, the context is compacted, and a wrong limit is set right."""
+    """Add delivery charges, compact the context, and correct a wrong limit."""
     rollout.begin(tale.FIRST_PROMPT)
     rollout.reason("**Looking at the cart before designing delivery**")
     rollout.say("I'll read the cart and its tests, then add delivery as a module of its own.")

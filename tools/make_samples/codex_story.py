@@ -1,4 +1,4 @@
-"""The words of the Codex session: delivery charges, free from a limit on."""
+"""Texts of the Codex session: delivery charges, free from a limit on."""
 
 from make_samples import changes, logs, story
 
@@ -92,7 +92,7 @@ def test_an_empty_cart_is_not_sent():
 
 
 def added(name: str, text: str) -> str:
-    """A new file, in the patch language of Codex."""
+    """Return a new file in Codex's patch language."""
     return f"*** Add File: {name}\n" + "".join(f"+{line}\n" for line in text.splitlines())
 
 

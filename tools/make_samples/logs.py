@@ -1,7 +1,7 @@
-"""What the shop's commands print: the catalogue the tests run over, and pytest's words about it.
+"""Output of the shop's commands: the catalogue of the tests, and pytest's report on it.
 
-The long log is worked out, not written out: each line's verdict comes from pricing the article as the code of
-that day does, once with binary fractions (where half a penny is lost now and then) and once exactly.
+The long log is computed: each line's result comes from pricing the article as the code of that day does, once with
+binary fractions (which sometimes lose half a penny) and once exactly.
 """
 
 from collections.abc import Iterator
@@ -29,23 +29,23 @@ class Entry:
 
     @property
     def gross(self) -> int:
-        """The right price, tax included, with half a penny going up."""
+        """Exact price including tax, with half a penny rounded up."""
         return self.net + (self.net * self.percent * 2 + 100) // 200
 
     @property
     def binary_gross(self) -> float:
-        """The price as binary fractions have it."""
+        """Price computed with binary fractions."""
         tax = round(self.net / 100 * (self.percent / 100), 2)
         return round(self.net / 100 + tax, 2)
 
     @property
     def passes(self) -> bool:
-        """Do binary fractions come to the right price here?"""
+        """Return True if binary fractions give the exact price."""
         return self.binary_gross == self.gross / 100
 
 
 def catalogue(size: int = 100) -> Iterator[Entry]:
-    """The articles the shop's tests run over."""
+    """Return the articles of the shop's tests."""
     for number in range(1, size + 1):
         kind = KINDS[number % len(KINDS)]
         percent = PERCENT.get(kind, 20)
@@ -54,12 +54,12 @@ def catalogue(size: int = 100) -> Iterator[Entry]:
 
 
 def pounds(pennies: int) -> str:
-    """Pennies as an amount."""
+    """Format pennies as an amount."""
     return f"{pennies // 100}.{pennies % 100:02d}"
 
 
 def catalogue_table(entries: list[Entry]) -> str:
-    """The catalogue as the file the tests read."""
+    """Return the catalogue as the file that the tests read."""
     rows = (f"{each.sku},{pounds(each.net)},{BANDS[each.percent]},{pounds(each.gross)}" for each in entries)
     return "\n".join(("sku,net,band,gross", *rows)) + "\n"
 
@@ -98,7 +98,7 @@ E    +  and   0.3 = parse_amount('0.30')
 
 
 def verdicts(entries: list[Entry]) -> list[tuple[str, bool]]:
-    """Every test of the shop before the repair, in pytest's order, and whether it passes."""
+    """Return every test of the shop before the fix, in pytest's order, with its result."""
     failing = PRICE_TESTS[1:3]
     return [
         *((f"tests/test_cart.py::{name}", True) for name in CART_TESTS),
@@ -108,7 +108,7 @@ def verdicts(entries: list[Entry]) -> list[tuple[str, bool]]:
 
 
 def catalogue_failure(entry: Entry) -> str:
-    """What pytest says of one wrong price."""
+    """Return pytest's report on one wrong price."""
     net, seen, wanted = entry.net / 100, entry.binary_gross, entry.gross / 100
     band = BANDS[entry.percent]
     return f"""\
@@ -124,7 +124,7 @@ E    +  and   {wanted} = parse_amount('{pounds(entry.gross)}')
 
 
 def long_log() -> str:
-    """The whole verbose run over the catalogue before the repair: long, and every line of it different."""
+    """Return the whole verbose test run before the fix: long, with no two equal lines."""
     entries = list(catalogue())
     tests = verdicts(entries)
     lines = [
@@ -149,7 +149,7 @@ def long_log() -> str:
 
 
 def quiet_log(count: int, seconds: str) -> str:
-    """A quiet run in which everything passes."""
+    """Return a quiet run in which all tests pass."""
     rows = [min(72, count - start) for start in range(0, count, 72)]
     done = 0
     lines = []

@@ -1,8 +1,7 @@
-"""mini-swe-agent: one JSON document per run, messages as OpenAI's chat API has them.
+"""mini-swe-agent: one JSON document per run, with messages in the format of OpenAI's chat API.
 
-The agent has one tool, a shell. What it gives back stands twice, for the model with its return code in tags
-and raw under `extra`. The last call is the submission; nothing answers it but an `exit` message that holds
-the patch.
+The agent has one tool, a shell. Each output is stored twice: for the model with its return code in tags, and raw under
+`extra`. The last call is the submission; its only answer is an `exit` message with the patch.
 """
 
 from pathlib import Path
@@ -18,7 +17,7 @@ INSTANCE = "shop-issue-12"
 
 
 def tool_call(command: str, seed: str, index: int) -> Record:
-    """A call of the shell."""
+    """Build a shell call."""
     arguments = msgspec.json.encode({"command": command}).decode()
     function = {"arguments": arguments, "name": "bash"}
     return {
@@ -30,7 +29,7 @@ def tool_call(command: str, seed: str, index: int) -> Record:
 
 
 def assistant(step: tale.Step, number: int, fed: int, time: float) -> Record:
-    """What the model said, with the API's whole answer beside it."""
+    """Build a model message with the API's whole response."""
     calls = [tool_call(action.command, f"{number} {index}", index) for index, action in enumerate(step.actions)]
     thinking = {"reasoning_content": step.thinking}
     message = {
@@ -71,19 +70,19 @@ def assistant(step: tale.Step, number: int, fed: int, time: float) -> Record:
 
 
 def cost(fed: int, cached: int, spent: int) -> float:
-    """Dollars of one request."""
+    """Return the dollars of one request."""
     return round((fed - cached) * 0.28e-6 + cached * 0.028e-6 + spent * 0.42e-6, 9)
 
 
 def observation(action: tale.Action, identity: str, time: float) -> Record:
-    """What the shell gave back."""
+    """Build the output of the shell."""
     content = f"<returncode>{action.code}</returncode>\n<output>\n{action.output}</output>"
     extra = {"raw_output": action.output, "returncode": action.code, "timestamp": time, "exception_info": ""}
     return {"content": content, "extra": extra, "tool_call_id": identity, "role": "tool"}
 
 
 def messages(clock: Clock) -> list[Record]:
-    """The whole run, from the task to the submission."""
+    """Return the whole run, from the task to the submission."""
     found: list[Record] = [
         {"role": "system", "content": tale.SYSTEM},
         {"role": "user", "content": tale.TASK},
@@ -102,7 +101,7 @@ def messages(clock: Clock) -> list[Record]:
 
 
 def info(said: list[Record]) -> Record:
-    """What the file says of the run."""
+    """Return the metadata of the run."""
     costs = [message["extra"]["cost"] for message in said if message["role"] == "assistant"]
     agent = {
         "system_template": tale.SYSTEM,

@@ -1,4 +1,4 @@
-"""The words of the mini-swe-agent run: a cart must refuse a quantity below one."""
+"""Texts of the mini-swe-agent run: a cart must reject a quantity below one."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from make_samples.story import Change
 
 @dataclass(frozen=True)
 class Action:
-    """A command and what came of it; no code means that nothing came back."""
+    """A command and its output; without a return code it has no output."""
 
     command: str
     output: str = ""

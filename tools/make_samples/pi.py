@@ -1,8 +1,7 @@
 """pi: a session file of version 3, a tree of entries behind one header.
 
-Every entry names its parent, so a branch is nothing but a second child. Here the user goes back with `/tree`;
-what was left behind becomes a `branch_summary`, and later a `compaction` says from which entry on the history
-is kept.
+Every entry names its parent, so a branch is simply a second child. Here the user rewinds with `/tree`; the abandoned
+branch becomes a `branch_summary`, and a later `compaction` names the first entry of the history that it keeps.
 """
 
 import difflib
@@ -30,23 +29,23 @@ PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 
 
 def words(text: str) -> Record:
-    """A block of text."""
+    """Build a text block."""
     return {"type": "text", "text": text}
 
 
 def thought(text: str) -> Record:
-    """A block of thinking."""
+    """Build a thinking block."""
     return {"type": "thinking", "thinking": text, "thinkingSignature": opaque(text, 260)}
 
 
 def call(name: str, **arguments: Any) -> Record:
-    """A block that calls a tool."""
+    """Build a tool call block."""
     return {"type": "toolCall", "name": name, "arguments": arguments}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool gave back."""
+    """Result of a tool."""
 
     text: str
     error: bool = False
@@ -55,7 +54,7 @@ class Outcome:
 
 @dataclass
 class Tree:
-    """A session file in the making."""
+    """A session file under construction."""
 
     clock: Clock
     records: list[Record] = field(default_factory=list)
@@ -73,17 +72,17 @@ class Tree:
         return identity
 
     def message(self, content: Record, *, seconds: float = 1) -> str:
-        """Write a message; it carries a time of its own."""
+        """Write a message with its own time."""
         moment = milliseconds(self.clock.now)
         return self.entry("message", seconds=seconds, message={**content, "timestamp": moment})
 
     def prompt(self, text: str) -> str:
-        """The user says something."""
+        """Write a user message."""
         self.fresh += weight(text)
         return self.message({"role": "user", "content": [words(text)]}, seconds=25)
 
     def say(self, *blocks: Record) -> list[str]:
-        """The model answers. Gives back the ids of its calls."""
+        """Write a model answer and return the ids of its calls."""
         content = []
         for number, block in enumerate(blocks):
             identity = token("toolu_01", f"pi call {len(self.records)} {number}")
@@ -98,7 +97,7 @@ class Tree:
         return calls
 
     def usage(self, spent: int) -> Record:
-        """Tokens and dollars of one request."""
+        """Return tokens and dollars of one request."""
         total = 3 + spent + self.cached + self.fresh
         cost = {
             "input": round(3 * 3e-6, 8),
@@ -110,7 +109,7 @@ class Tree:
         return {**tokens, "totalTokens": total, "cost": {**cost, "total": round(sum(cost.values()), 8)}}
 
     def answer(self, identity: str, name: str, outcome: Outcome) -> str:
-        """A tool answers."""
+        """Write a tool result."""
         head = {
             "role": "toolResult",
             "toolCallId": identity,
@@ -122,18 +121,18 @@ class Tree:
         return self.message({**head, **details, "isError": outcome.error}, seconds=0.3)
 
     def do(self, *blocks: Record, gives: Outcome) -> str:
-        """The model answers with one call, its last block, and the tool answers it."""
+        """Write a model answer that ends with one call, and the tool result."""
         (identity,) = self.say(*blocks)
         return self.answer(identity, blocks[-1]["name"], gives)
 
 
 def edit(name: str, change: Change) -> Record:
-    """A call that edits a file."""
+    """Build a call that edits a file."""
     return call("edit", path=name, oldText=change.old, newText=change.new)
 
 
 def edited(name: str, before: str, change: Change) -> Outcome:
-    """The outcome of that call."""
+    """Build the result of that call."""
     text = f"Successfully replaced text in {name}. Changed {len(change.old)} characters to {len(change.new)} \
 characters."
     lines = difflib.unified_diff(before.splitlines(), change.apply(before).splitlines(), n=2, lineterm="")
@@ -141,17 +140,17 @@ characters."
 
 
 def read(name: str) -> Record:
-    """A call that reads a file."""
+    """Build a call that reads a file."""
     return call("read", path=name)
 
 
 def shell(command: str) -> Record:
-    """A call that runs a command."""
+    """Build a call that runs a command."""
     return call("bash", command=command)
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the session where pi keeps it."""
+    """Write the session to pi's folder."""
     clock = start(2026, 3, 16, 14, 5, 30)
     session = random_uuid("the receipt session")
     header = {"type": "session", "version": 3, "id": session, "timestamp": stamp(clock.now), "cwd": ROOT}
@@ -166,7 +165,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def first_try(tree: Tree) -> None:
-    """Locales are tried, and do not work here; the user goes back to where the file had been read."""
+    """Try locales, which do not work here; the user rewinds to the read of the file."""
     tree.entry("model_change", provider=PROVIDER, modelId=MODEL)
     tree.entry("thinking_level_change", thinkingLevel="medium")
     tree.prompt(tale.FIRST_PROMPT)
@@ -190,7 +189,7 @@ def first_try(tree: Tree) -> None:
 
 
 def second_try(tree: Tree) -> None:
-    """The plain way, and the test that has to follow it."""
+    """Write the simple solution, and adapt the test."""
     tree.prompt(tale.SECOND_PROMPT)
     tree.do(
         edit(tale.PRICES, tale.BY_FORMAT),
@@ -218,7 +217,7 @@ def second_try(tree: Tree) -> None:
 
 
 def after_compaction(tree: Tree) -> None:
-    """The history is folded by hand, and a last wish is met from what was kept."""
+    """Compact the history by hand, and answer a last request from the kept part."""
     before = tree.cached + tree.fresh
     asked = tree.prompt(tale.THIRD_PROMPT)
     tree.entry("compaction", seconds=15, summary=tale.SUMMARY, firstKeptEntryId=asked, tokensBefore=before)

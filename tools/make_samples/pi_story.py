@@ -1,4 +1,4 @@
-"""The words of the pi session: amounts over a thousand become readable."""
+"""Texts of the pi session: readable amounts over a thousand."""
 
 from make_samples import changes, logs, story
 from make_samples.story import Change

@@ -1,7 +1,7 @@
-"""The tools every sample writer shares: ids, times, weights and the two ways to show a file.
+"""Helpers of all sample writers: ids, times, token weights, and two ways to show a file.
 
-Nothing here looks at a clock or draws a random number. An id is a hash of its seed, a time is a start and a
-count of seconds, so the same story gives the same bytes on every machine.
+Nothing here uses a clock or random numbers. An id is a hash of its seed, and a time is a start plus some seconds, so
+the same story gives the same bytes on every machine.
 """
 
 import base64
@@ -20,24 +20,24 @@ ALPHABET = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
 def digest(seed: str) -> bytes:
-    """The bytes that every id of this seed is made of."""
+    """Return the bytes from which an id of this seed is made."""
     return hashlib.sha256(f"thresher samples: {seed}".encode()).digest()
 
 
 def random_uuid(seed: str) -> str:
-    """An id as most agents write it."""
+    """Return an id in the format of most agents."""
     return str(uuid.UUID(bytes=digest(seed)[:16], version=4))
 
 
 def timed_uuid(seed: str, moment: datetime) -> str:
-    """An id of version 7, which begins with its time."""
+    """Return a UUID of version 7, which starts with its time."""
     number = int(moment.timestamp() * 1000) << 80 | int.from_bytes(digest(seed)[:10], "big")
     number = number & ~(0xF << 76) | 0x7 << 76
     return str(uuid.UUID(int=number & ~(0x3 << 62) | 0x2 << 62))
 
 
 def token(prefix: str, seed: str, length: int = 22) -> str:
-    """An id of letters and digits behind a prefix."""
+    """Return an id of letters and digits after a prefix."""
     number = int.from_bytes(digest(seed), "big")
     letters = []
     for _ in range(length):
@@ -47,71 +47,71 @@ def token(prefix: str, seed: str, length: int = 22) -> str:
 
 
 def hexadecimal(seed: str, length: int) -> str:
-    """An id of hexadecimal digits."""
+    """Return an id of hexadecimal digits."""
     return digest(seed).hex()[:length]
 
 
 def opaque(seed: str, size: int) -> str:
-    """A signature or an encrypted text: base64 that says nothing."""
+    """Return a meaningless signature or encrypted text in base64."""
     blocks = b"".join(digest(f"{seed} {number}") for number in range(size // 32 + 1))
     return base64.b64encode(blocks[:size]).decode()
 
 
 @dataclass
 class Clock:
-    """A time that moves only when it is told to."""
+    """A clock that advances only on request."""
 
     now: datetime
     ticks: int = 0
 
     def tick(self, seconds: float = 1.0) -> datetime:
-        """Let some time go by, and a few milliseconds with it as real time does."""
+        """Advance the clock by some seconds and a few milliseconds, as in real sessions."""
         self.ticks += 1
         self.now += timedelta(seconds=seconds, milliseconds=self.ticks * 137 % 911)
         return self.now
 
 
 def start(*numbers: int) -> Clock:
-    """A clock set to a year, month, day, hour, minute and second."""
+    """Return a clock set to a year, month, day, hour, minute and second."""
     year, month, day, hour, minute, second = numbers
     return Clock(datetime(year, month, day, hour, minute, second, tzinfo=UTC))
 
 
 def stamp(moment: datetime) -> str:
-    """A time as agents write it: `2026-03-12T09:14:02.137Z`."""
+    """Format a time like most agents: `2026-03-12T09:14:02.137Z`."""
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds(moment: datetime) -> int:
-    """A time as milliseconds since 1970."""
+    """Return a time as milliseconds since 1970."""
     return round(moment.timestamp() * 1000)
 
 
 def weight(value: Any) -> int:
-    """About how many tokens a value comes to; the recorded usage is worked out from it."""
+    """Estimate the tokens of a value, from which the recorded usage is computed."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return len(text) // 4 + 1
 
 
 def line_of(record: Record) -> bytes:
-    """A record as a line of a file."""
+    """Encode a record as a line of a file."""
     return msgspec.json.encode(record) + b"\n"
 
 
 def numbered(text: str, first: int = 1) -> str:
-    """A file as Claude Code shows it to the model, with line numbers."""
+    """Format a file with line numbers, as Claude Code shows it to the model."""
     return "\n".join(f"{number:>6}→{line}" for number, line in enumerate(text.splitlines(), first))
 
 
 def hunks(old: str, new: str) -> list[Record]:
-    """The difference of two files as Claude Code keeps it."""
+    """Return the diff of two files in the format of Claude Code."""
     before, after = old.splitlines(), new.splitlines()
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     return [hunk(group, before, after) for group in matcher.get_grouped_opcodes(3)]
 
 
 def hunk(group: list[tuple[str, int, int, int, int]], before: list[str], after: list[str]) -> Record:
-    """One hunk: its place in both files, and its lines with their marks."""
+    """Return one hunk: its position in both files, and its lines with their prefixes."""
     lines: list[str] = []
     for kind, old_from, old_to, new_from, new_to in group:
         if kind == "equal":
@@ -130,7 +130,7 @@ def hunk(group: list[tuple[str, int, int, int, int]], before: list[str], after: 
 
 
 def unified(name: str, old: str, new: str) -> str:
-    """The difference of two files as git shows it."""
+    """Return the diff of two files in the format of git."""
     mark = f"diff --git a/{name} b/{name}\nindex {hexadecimal(old, 7)}..{hexadecimal(new, 7)} 100644\n"
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     return mark + "".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"))

@@ -1,9 +1,8 @@
-"""The story that the sample sessions tell: a small web shop, and what was done to it.
+"""The story of the sample sessions: a small web shop and the changes to it.
 
-The shop's files stand here once, as they were before; every later version follows from them by `Change`s, the
-same values the agents' edits are written from. So a file that an agent reads late in a session is what its
-own earlier edits have made of it, and the code is real: it runs, and its tests fail and pass as the sessions
-say.
+The shop's files are defined here in their original version. Every later version follows from them by `Change`s, which
+are also the source of the agents' edits. So a file that an agent reads late in a session contains the agent's earlier
+edits. The code is real: it runs, and its tests fail and pass as the sessions show.
 """
 
 from dataclasses import dataclass
@@ -13,20 +12,20 @@ ROOT = "/home/sam/shop"
 
 @dataclass(frozen=True)
 class Change:
-    """One edit of one file: this text for that."""
+    """One edit of one file: an old text and its replacement."""
 
     old: str
     new: str
 
     def apply(self, text: str) -> str:
-        """The file after the edit; the old text must stand in it exactly once."""
+        """Return the file after the edit; the old text must occur in it exactly once."""
         if text.count(self.old) != 1:
             raise ValueError(f"the text to replace stands {text.count(self.old)} times in the file: {self.old!r}")
         return text.replace(self.old, self.new)
 
 
 def changed(text: str, *changes: Change) -> str:
-    """A file after several edits."""
+    """Return a file after several edits."""
     for change in changes:
         text = change.apply(text)
     return text

@@ -15,7 +15,7 @@ DIALECTS = format_names("wire")
 
 
 @click.command("check")
-@click.argument("session")
+@click.argument("reference", metavar="SESSION")
 @option(
     "--dialect -d API",
     f"API to validate against: {', '.join(DIALECTS)}. Default: that of SESSION if known, otherwise all.",
@@ -23,7 +23,7 @@ DIALECTS = format_names("wire")
 )
 @source_options
 @json_option
-def check_command(session: str, dialect: str | None, sources: SessionSources, as_json: bool) -> None:
+def check_command(reference: str, dialect: str | None, sources: SessionSources, as_json: bool) -> None:
     """Check a conversation against an API's rules.
 
     SESSION is a file or the start of a session id. Exits 1 if the API would reject the conversation. Each violation
@@ -35,14 +35,14 @@ def check_command(session: str, dialect: str | None, sources: SessionSources, as
       thresher check session.jsonl --dialect anthropic
       thresher check 0f3c9a1e --json
     """
-    found = sources.find_session(session)
-    dialect = dialect or session_dialect(found)
+    session = sources.find_session(reference)
+    dialect = dialect or session_dialect(session)
     dialects = [dialect] if dialect else [*DIALECTS]
-    violations = check(found.history, dialect)
+    violations = check(session.history, dialect)
     if as_json:
-        print_output({"file": found.file, "dialects": dialects, "violations": [*map(_violation_value, violations)]})
+        print_output({"file": session.file, "dialects": dialects, "violations": [*map(_violation_value, violations)]})
     else:
-        _print_violations(violations, ", ".join(dialects), found.file)
+        _print_violations(violations, ", ".join(dialects), session.file)
     if violations:
         raise SystemExit(1)
 

@@ -16,7 +16,7 @@ DIALECTS = format_names("wire")
 
 
 @click.command("convert")
-@click.argument("session")
+@click.argument("reference", metavar="SESSION")
 @option("--to API", f"API to write for: {', '.join(DIALECTS)}.", required=True, type=click.Choice(DIALECTS))
 @click.option(
     "--body/--list",
@@ -29,7 +29,7 @@ DIALECTS = format_names("wire")
 @source_options
 @json_option
 def convert_command(
-    session: str,
+    reference: str,
     to: str,
     body: bool | None,
     whole: bool,
@@ -48,12 +48,12 @@ def convert_command(
       thresher convert messages.json --to gemini --body -o request.json
       thresher convert 0f3c9a1e --to anthropic --whole --json
     """
-    found = sources.find_session(session)
-    history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
+    session = sources.find_session(reference)
+    history = structs.replace(session.history, messages=tuple(session.messages())) if whole else session.history
     result = emit_with_losses(history, to, body=body)
     losses = [str(loss) for loss in result.losses]
     if output is not None:
-        write_output_file(output, dump_json(result.value), found.file)
+        write_output_file(output, dump_json(result.value), session.file)
     if as_json:
         value = {"dialect": to, "value": None if output else result.value, "losses": losses}
         print_output(value | ({"output": str(output)} if output else {}))

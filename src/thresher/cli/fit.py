@@ -22,7 +22,7 @@ DIALECTS = format_names("wire")
 
 
 @click.command("fit")
-@click.argument("session")
+@click.argument("reference", metavar="SESSION")
 @option(
     "--policy -p NAME",
     f"What to remove first: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
@@ -44,7 +44,7 @@ DIALECTS = format_names("wire")
 @source_options
 @json_option
 def fit_command(
-    session: str,
+    reference: str,
     policy: str | None,
     budget: str | None,
     model: str | None,
@@ -68,10 +68,10 @@ def fit_command(
       thresher fit 0f3c9a1e --to text | pbcopy            for a person to read
       THRESHER_EXCLUDE_TOOLS=Edit,Write thresher fit session.jsonl
     """
-    found = sources.find_session(session)
-    history = structs.replace(found.history, messages=tuple(found.messages())) if whole else found.history
-    target = target or (_default_target(found) if output is not None else None)
-    dialect = None if target == TEXT_TARGET else target or session_dialect(found)
+    session = sources.find_session(reference)
+    history = structs.replace(session.history, messages=tuple(session.messages())) if whole else session.history
+    target = target or (_default_target(session) if output is not None else None)
+    dialect = None if target == TEXT_TARGET else target or session_dialect(session)
     options: dict[str, Any] = {"policy": policy, "budget": budget, "model": model, "dialect": dialect}
     result, value = None, None
     if target is not None:
@@ -79,23 +79,23 @@ def fit_command(
             warnings.simplefilter("ignore")
             result = fit_with_plan(history, **options)
         value = _convert_result(result, target)
-    made = plan(history, **options) if result is None else result.plan
+    fit_plan = plan(history, **options) if result is None else result.plan
     if output is not None:
-        write_output_file(output, value if isinstance(value, str) else dump_json(value), found.file)
+        write_output_file(output, value if isinstance(value, str) else dump_json(value), session.file)
     if as_json:
-        print_output(made.to_dict() | {"file": found.file, "dialect": target, "value": None if output else value})
+        print_output(fit_plan.to_dict() | {"file": session.file, "dialect": target, "value": None if output else value})
     elif target is None or output is not None:
-        _print_plan(made, output)
+        _print_plan(fit_plan, output)
     else:
         if explain:
-            warn(made.explain())
+            warn(fit_plan.explain())
         click.echo(value if isinstance(value, str) else dump_json(value).encode("utf-8", "replace"))
 
 
 def _default_target(session: Session) -> str:
     """Return the dialect to write: that of the input messages, or of the vendor whose agent wrote the transcript."""
-    found = find_format(session.agent)
-    return found.wire if isinstance(found, TranscriptFormat) else found.name
+    source_format = find_format(session.agent)
+    return source_format.wire if isinstance(source_format, TranscriptFormat) else source_format.name
 
 
 def _convert_result(result: FitResult, target: str) -> Any:
@@ -109,11 +109,11 @@ def _convert_result(result: FitResult, target: str) -> Any:
     return converted.value
 
 
-def _print_plan(made: Plan, output: Path | None) -> None:
+def _print_plan(fit_plan: Plan, output: Path | None) -> None:
     from thresher.render.plan import plan_table
 
-    print_renderables(plan_table(made))
+    print_renderables(plan_table(fit_plan))
     if output is not None:
         print_hint(f"written to {output}")
-    elif made.edits:
+    elif fit_plan.edits:
         print_hint("Nothing is written yet: -o FILE writes the result, --to API prints it.")

@@ -67,14 +67,9 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     row = MCP_CLIENTS[client]
     file = find_client_config(row, project=project, platform=sys.platform, environment=os.environ)
     entry = build_server_entry(row, find_mcp_server_command(), _server_environment())
-    value: dict[str, Any] = {
-        "client": client,
-        "file": str(file),
-        "key": row.servers_key,
-        "entry": entry,
-        "check": row.check_command,
-    }
-    value |= {"current_entry": None, "change_needed": True, "changed": False, "backup": None, "problem": None}
+    value: dict[str, Any] = {"client": client, "file": str(file), "key": row.servers_key, "entry": entry}
+    value |= {"check": row.check_command, "current_entry": None, "change_needed": True, "changed": False}
+    value |= {"backup": None, "problem": None}
     try:
         change = plan_config_change(row, file, None if remove else entry)
         changed = change.new_content is not None and (write or remove)

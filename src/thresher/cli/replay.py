@@ -156,7 +156,7 @@ def _report_bound_violations(results: "SweepResults") -> bool:
     from thresher.replay.scores import find_bound_violations
     from thresher.replay.strategies.registry import BASELINES
 
-    violations = find_bound_violations(results.tallies, results.floors, BASELINES)
+    violations = find_bound_violations(results.totals_by_setting, results.minimum_costs, BASELINES)
     for one in violations:
         name, session = strip_control_codes(one.setting.name), strip_control_codes(one.session)
         warn(

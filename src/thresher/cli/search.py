@@ -80,7 +80,7 @@ class SearchCommand(click.Command):
 @option("--messages N", "Messages to show of each session.", type=click.IntRange(1, 1000), default=5)
 @option("--context N", "Characters to show of each message.", type=click.IntRange(20, 20_000), default=300)
 @option("--page N", "Page to show.", type=click.IntRange(1, 100_000), default=1)
-@option("--current ID", "Session that runs this search: skip it and its family. Most agents set it for you.")
+@option("--current ID", "Session that runs this search: skip it and its family. Claude Code and Codex set it.")
 @option(
     "--cutoff",
     "Skip all messages of a session before its last recall. For comparisons only: it skips real work, too.",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("session")
+@click.argument("reference", metavar="SESSION")
 @option("--full", "Print long outputs and arguments in full.")
 @option("--policy -p NAME", "Show what this preset or policy would do to each part: smart.")
 @option("--budget -b TOKENS", "Show what else has to go to fit this many tokens: 60000, 60k.")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @source_options
 @json_option
 def show_command(
-    session: str,
+    reference: str,
     full: bool,
     policy: str | None,
     budget: str | None,
@@ -57,13 +57,13 @@ def show_command(
     """
     if around is not None and (policy or budget):
         raise OptionError("--around cannot be combined with --policy or --budget; use one or the other")
-    found = sources.find_session(session, reveal=reveal)
+    session = sources.find_session(reference, reveal=reveal)
     if child is not None:
-        found = _find_child(found, child)
+        session = _find_child(session, child)
     if around is not None:
-        _print_excerpt(found, around, context, full=full, as_json=as_json)
+        _print_excerpt(session, around, context, full=full, as_json=as_json)
     else:
-        _print_session(found, policy, budget, full=full, as_json=as_json)
+        _print_session(session, policy, budget, full=full, as_json=as_json)
 
 
 def _find_child(session: Session, child: str) -> Session:

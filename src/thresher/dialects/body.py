@@ -24,11 +24,8 @@ def make_request_history(name: str, messages: list[Message], rest: dict[str, Any
     if rest is None:
         return History(tuple(messages), pocket=VendorExtras(name))
     tools = "" if rest.get("tools") is None else dump_json(rest.pop("tools"))
-    return History(
-        tuple(messages),
-        tools=tools,
-        pocket=VendorExtras(name, dump_json(rest) if rest else "", shape="body"),
-    )
+    pocket = VendorExtras(name, dump_json(rest) if rest else "", shape="body")
+    return History(tuple(messages), tools, pocket)
 
 
 def get_request_fields(history: History, name: str, losses: ConversionLosses) -> dict[str, Any]:

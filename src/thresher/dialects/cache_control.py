@@ -10,15 +10,12 @@ CacheTtl = Literal["5m", "1h"]
 BlockPosition = tuple[int, int]
 """Position of a block: index of its row, and index in the row."""
 CACHE_CONTROL = "cache_control"
-_MARKABLE_BLOCK_TYPES = frozenset(
-    (
-        *("text", "image", "document", "search_result", "container_upload", "mid_conv_system"),
-        *("tool_use", "tool_result", "server_tool_use", "mcp_tool_use", "mcp_tool_result"),
-        *("web_search_tool_result", "web_fetch_tool_result", "tool_search_tool_result"),
-        *("code_execution_tool_result", "bash_code_execution_tool_result"),
-        "text_editor_code_execution_tool_result",
-    )
-)
+_MARKABLE_BLOCK_TYPES = frozenset({
+    "text", "image", "document", "search_result", "container_upload", "mid_conv_system", "tool_use", "tool_result",
+    "server_tool_use", "mcp_tool_use", "mcp_tool_result", "web_search_tool_result", "web_fetch_tool_result",
+    "tool_search_tool_result", "code_execution_tool_result", "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+})  # fmt: skip
 
 
 def strip_cache_breakpoints(value: Any) -> Any:

@@ -53,11 +53,16 @@ def find_result_tool_name(result: ToolResult, names: Mapping[str, str]) -> str:
 
 def parse_json_object(text: str) -> dict[str, Any] | None:
     """Decode a JSON object; None for any other text."""
-    try:
-        value = load_json(text)
-    except (ValueError, RecursionError):
-        return None
+    value = decode_json_or_text(text)
     return value if isinstance(value, dict) else None
+
+
+def decode_json_or_text(text: str) -> Any:
+    """Decode a text as JSON; return the text if that fails."""
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def decode_call_arguments(call: ToolCall, losses: ConversionLosses) -> dict[str, Any]:

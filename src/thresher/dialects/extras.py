@@ -12,10 +12,6 @@ from thresher.model.parts import Part, Unknown
 PartT = TypeVar("PartT", bound=Part)
 
 
-def _differ(a: Any, b: Any) -> bool:
-    return type(a) is not type(b) or a != b
-
-
 def keep_extra_fields(part: PartT, original: Mapping[str, Any], fresh: Mapping[str, Any], name: str) -> PartT | None:
     """Preserve the fields of `original` that the encoded part `fresh` lacks; None if the two contradict each other."""
     rest = _find_extra_fields(original, fresh)
@@ -39,7 +35,7 @@ def _find_extra_fields(original: Mapping[str, Any], fresh: Mapping[str, Any]) ->
                 return None
             if inner:
                 rest[key] = inner
-        elif _differ(known, value):
+        elif type(known) is not type(value) or known != value:
             return None
     return rest if seen == len(fresh) else None
 

@@ -66,9 +66,7 @@ def detect_dialect(value: Any) -> Dialect | None:
 
 def to_plain_request(value: Any, dialect: str | None = None) -> Any:
     """Convert messages or a request body to JSON values; return the same object if nothing needs conversion."""
-    if isinstance(value, dict):
-        return to_json_value(value)
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, dict | list | tuple):
         hint = "; convert it to a list" if isinstance(value, Iterable) and not isinstance(value, str | bytes) else ""
         raise FormatError(
             f"expected a list of{f' `{dialect}`' if dialect else ''} messages (dicts or SDK objects), a request body, "

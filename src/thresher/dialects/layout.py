@@ -145,10 +145,11 @@ def portable_parts(history_index: HistoryIndex, index: int) -> list[PlacedPart]:
     """Return the parts of a foreign message that any dialect can represent."""
     if history_index.all_portable[index]:
         return history_index.parts_by_message[index]
-    return [piece for piece in history_index.parts_by_message[index] if _is_portable(piece.part)]
+    return [piece for piece in history_index.parts_by_message[index] if is_portable_part(piece.part)]
 
 
-def _is_portable(part: Part) -> bool:
+def is_portable_part(part: Part) -> bool:
+    """True if any dialect can represent a part."""
     if isinstance(part, Text | Summary):
         return bool(part.text)
     return not isinstance(part, Thinking | Unknown)
@@ -187,11 +188,10 @@ def _is_separate_system_text(layout: DialectLayout, message: Message, *, native:
 
 def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: str) -> list[PlacedPart]:
     """Merge parts, results first, as the encoders do."""
-    if role == "assistant":
-        return [*before, *after]
-    if not any(isinstance(piece.part, ToolResult) for piece in after):
-        return [*before, *after]
-    return sorted([*before, *after], key=lambda piece: not isinstance(piece.part, ToolResult))
+    merged = [*before, *after]
+    if role == "user" and any(isinstance(piece.part, ToolResult) for piece in after):
+        merged.sort(key=lambda piece: not isinstance(piece.part, ToolResult))
+    return merged
 
 
 def arrange_in_order(layout: DialectLayout) -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from thresher.model import Message, VendorExtras
 from thresher.model.jsontext import dump_json, load_json
-from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
+from thresher.model.parts import Part, ResultPart, Text, ToolCall, ToolResult, Unknown
 
 
 def has_lone_surrogate(text: str) -> bool:
@@ -26,9 +26,9 @@ def has_lone_surrogate(text: str) -> bool:
 
 def replace_lone_surrogates(text: str) -> str:
     """Replace each lone surrogate with U+FFFD; adjacent halves are joined."""
-    return (
-        text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if has_lone_surrogate(text) else text
-    )
+    if not has_lone_surrogate(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def has_lone_surrogate_in_json(text: str) -> bool:
@@ -81,40 +81,22 @@ def _repair_extras(pocket: VendorExtras | None) -> VendorExtras | None:
 
 def repair_part_encoding(part: Part) -> Part:
     """Return the part without lone surrogates."""
-    pocket = _repair_extras(part.pocket)
+    changes: dict[str, Any] = {
+        name: replace_lone_surrogates(value) for name, value in structs.asdict(part).items() if isinstance(value, str)
+    }
     match part:
-        case Text():
-            return Text(replace_lone_surrogates(part.text), pocket)
-        case Summary():
-            return Summary(replace_lone_surrogates(part.text), pocket)
-        case Thinking():
-            return Thinking(replace_lone_surrogates(part.text), replace_lone_surrogates(part.signature), pocket)
         case ToolCall():
-            return ToolCall(
-                replace_lone_surrogates(part.id),
-                replace_lone_surrogates(part.name),
-                replace_lone_surrogates_in_json(replace_lone_surrogates(part.arguments)),
-                pocket,
-            )
-        case ToolResult():
-            return _repair_result(part, pocket)
-        case Image():
-            return Image(
-                replace_lone_surrogates(part.media_type),
-                replace_lone_surrogates(part.data),
-                replace_lone_surrogates(part.url),
-                pocket,
-            )
+            changes["arguments"] = replace_lone_surrogates_in_json(changes["arguments"])
         case Unknown():
-            return Unknown(replace_lone_surrogates(part.kind), replace_lone_surrogates_in_json(part.data), pocket)
+            changes["data"] = replace_lone_surrogates_in_json(part.data)
+        case ToolResult():
+            changes["content"] = _repair_content(part)
+    return structs.replace(part, pocket=_repair_extras(part.pocket), **changes)
 
 
-def _repair_result(result: ToolResult, pocket: VendorExtras | None) -> ToolResult:
+def _repair_content(result: ToolResult) -> tuple[ResultPart, ...]:
     content = tuple([part for inner in result.content if isinstance(part := repair_part_encoding(inner), ResultPart)])
-    repaired = ToolResult(
-        replace_lone_surrogates(result.call_id), content, result.is_error, replace_lone_surrogates(result.name), pocket
-    )
-    if pocket is None or "object" not in pocket.shape or not has_lone_surrogate_in_json(repaired.text):
-        return repaired
-    # The encoder decodes this text, so repair it as JSON.
-    return structs.replace(repaired, content=(Text(replace_lone_surrogates_in_json(repaired.text)),))
+    text = structs.replace(result, content=content).text
+    # The encoder decodes the text of an object, so repair it as JSON.
+    is_object = result.pocket is not None and "object" in result.pocket.shape
+    return (Text(replace_lone_surrogates_in_json(text)),) if is_object and has_lone_surrogate_in_json(text) else content

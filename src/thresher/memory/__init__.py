@@ -1,7 +1,7 @@
-"""Past sessions: every one kept, and found again without its echoes.
+"""Archive and search past sessions of every agent.
 
-In: files of any agent. Out: sessions that answer a question, with the messages that do. The archive (SQLite, or
-whatever implements `archive.protocol.Archive`) holds everything; the index (tantivy) is derived from it.
+The archive (SQLite, or another implementation of `archive.protocol.Archive`) stores each session completely. The
+full-text index (tantivy) is derived from it. A search skips text that memory tools printed earlier.
 """
 
 from thresher.memory.memory import Memory

@@ -1,4 +1,4 @@
-"""`Memory`: every past session, kept and found."""
+"""`Memory`: sync, search, recall and forget past sessions."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
+from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.query import (
     SEARCH_FIELDS,
@@ -24,7 +24,7 @@ from thresher.memory.search.query import (
     parse_date_or_age,
     parse_query,
 )
-from thresher.memory.search.search import SearchView, search_archive, to_storable_text
+from thresher.memory.search.search import SearchView, search_archive
 from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
 from thresher.model import History, Session
 from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
@@ -34,30 +34,30 @@ if TYPE_CHECKING:
     from thresher.summarize.endpoint import Endpoint
 
 RETENTION_SLACK = 0.1
-"""By what share of the retention a session may be older before it is forgotten."""
+"""Share of the retention period by which a session must be overdue to trigger a cleanup."""
 PROMPTS = 3
 MAX_RELATED_WORDS = 24
-"""Words of a conversation that related ones are looked for with."""
+"""Number of words from a conversation that form the query for related sessions."""
 
 
-BUSY_NOTE = "another sync is at work: the newest turns may be missing"
+BUSY_NOTE = "another sync is running; the newest turns may be missing"
 
 
 class RefreshOutcome(NamedTuple):
-    """What a sync before a search did, and sentences on what may be missing."""
+    """Report of the sync before a search, with notes about what may be missing."""
 
     report: SyncReport
     notes: tuple[str, ...] = ()
 
 
 class Memory:
-    """Past sessions of every agent on this machine, and of what `sources` names.
+    """Past sessions of every agent on this machine and of the given `sources`.
 
-    `home` is where it is kept (default: `THRESHER_HOME`). `archive` is another database for the sessions: a SQLite
-    file, or anything that implements `Archive`; the search index stays below `home`. `sources` are more files and
-    folders to read; without `discover` the agents' own folders are left out. `retention` ("365d", "2 years"; default:
-    `THRESHER_RETENTION`, or for ever) is how long a session is kept after its end. Nothing is written but below `home`
-    and to the archive.
+    `home` is the data folder (default: `THRESHER_HOME`). `archive` stores the sessions elsewhere: in another SQLite
+    file or in any implementation of `Archive`; the search index stays in `home`. `sources` are additional files and
+    folders to read. `discover=False` skips the agents' own folders. `retention` limits how long a session is kept
+    after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). Nothing is written outside `home`
+    and the archive.
     """
 
     def __init__(
@@ -83,56 +83,56 @@ class Memory:
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
     ) -> SyncReport:
-        """Read what is new; an unchanged world costs a look at each file's date, and no write.
+        """Read new and changed sessions; without changes, only check each file's metadata.
 
-        One sync works at a time. With `wait`, another is waited for (`waiting` is called once); without, `busy` is
-        told and nothing done.
+        Only one sync runs at a time. With `wait`, wait until another sync ends (`waiting` is called once before
+        that). Otherwise return a report with `busy` set.
         """
-        found: list[tuple[str | None, str | Path]] = []
+        files: list[tuple[str | None, str | Path]] = []
         if self._discover:
-            found += ((one.format, one.path) for one in discover())
-        found += ((None, path) for source in self._sources for path in files_below(source))
-        report = sync_sources(self.store, found, progress=progress, wait=wait, waiting=waiting)
+            files += ((location.format, location.path) for location in discover())
+        files += ((None, path) for source in self._sources for path in files_below(source))
+        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting)
         return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
 
     def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
-        """Read what is new before something is looked for, without waiting for another sync.
+        """Sync before a search, without waiting for another sync.
 
-        What stands in the way of that does not stop the search: the outcome's notes say what may be missing.
+        A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
             report = self.sync(progress=progress, wait=False)
         except StoreError as error:
-            return RefreshOutcome(SyncReport(), (f"{error}; only what was known before is searched",))
+            return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived before",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
 
     def _expire(self, *, wait: bool) -> int:
-        """Forget what is older than the retention: seldom, and then all of it, since the index is made anew by it."""
-        told = self._retention or os.environ.get("THRESHER_RETENTION", "")
-        if not told.strip():
+        """Forget sessions beyond the retention period. Runs rarely, since it rebuilds the index."""
+        retention = self._retention or os.environ.get("THRESHER_RETENTION", "")
+        if not retention.strip():
             return 0
         now = datetime.now(UTC)
-        limit = parse_date_or_age(told, now)
+        limit = parse_date_or_age(retention, now)
         if now - limit < timedelta(days=1):
-            raise OptionError(f"a retention of {told!r} would forget what is at work; give a day or more, like 365d")
-        old = [one for one in self.store.find_sessions() if one.ended and one.ended < limit]
+            raise OptionError(f"`retention` must be one day or more, for example `365d`, got {retention!r}")
+        old = [session for session in self.store.find_sessions() if session.ended and session.ended < limit]
         overdue = limit - (now - limit) * RETENTION_SLACK
-        if not any(one.ended and one.ended < overdue for one in old):
+        if not any(session.ended and session.ended < overdue for session in old):
             return 0
         return self._forget(old, wait=wait, for_good=False)
 
     def _forget(
         self,
-        some: Sequence[ArchivedSession],
+        sessions: Sequence[ArchivedSession],
         *,
         wait: bool = True,
         for_good: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
         with self.store.write_lease(wait=wait) as is_ours:
-            if not is_ours or not some:
+            if not is_ours or not sessions:
                 return 0
-            return self.store.forget([one.key for one in some], progress, for_good=for_good)
+            return self.store.forget([session.key for session in sessions], progress, for_good=for_good)
 
     def search(
         self,
@@ -146,69 +146,72 @@ class Memory:
         reveal: bool = False,
         **filters: Unpack[SearchFilters],
     ) -> SearchResults:
-        """Find the sessions that answer a question, each with its best messages.
+        """Return the sessions that match a query, each with its best messages.
 
         `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
-        first, unless `sync` is off. Secrets are redacted, unless `reveal`.
+        first unless `sync` is false. Secrets are redacted unless `reveal` is true.
         """
         query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
             if number < 1:
-                raise OptionError(f"`{name}` must be 1 or more, not {number}")
+                raise OptionError(f"`{name}` must be 1 or more, got {number}")
         view = SearchView(sessions, messages, context, page, reveal)
         notes = self.refresh().notes if sync else ()
         if query.regex:
-            from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - only where a pattern is asked for
+            from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
 
-            answer = search_by_regex(self.store, query, view)
+            results = search_by_regex(self.store, query, view)
         else:
-            answer = search_archive(self.store, query, view)
-        told = words if isinstance(words, str) else query.words
-        return structs.replace(answer, query=told, notes=(*notes, *answer.notes))
+            results = search_archive(self.store, query, view)
+        text = words if isinstance(words, str) else query.words
+        return structs.replace(results, query=text, notes=(*notes, *results.notes))
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""
     ) -> SearchResults:
-        """Past sessions that a conversation which starts may go on from: by the words of its first prompts.
+        """Return past sessions that are related to the first prompts of a conversation.
 
-        `current` is the id of the conversation's own session, where it has one: it is no answer.
+        `current` is the id of the conversation's own session, which is excluded.
         """
         notes = self.refresh().notes if sync else ()
         if isinstance(history, Session):
             current, history = current or history.id, history.history
-        spoken = (piece for _, said in attribute_texts(history.messages) for piece in said)
-        prompts = [piece.text for piece in spoken if piece.field == "human" and not piece.reason][:PROMPTS]
-        said = content_words(tokenize_words(" ".join(prompts)[:20_000]), most=400)
-        rare = frozenset(sorted(said, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
-        kept = " ".join(word for word in said if word in rare)
+        texts = (text for _, words in attribute_texts(history.messages) for text in words)
+        prompts = [text.text for text in texts if text.field == "human" and not text.reason][:PROMPTS]
+        words = content_words(tokenize_words(" ".join(prompts)[:20_000]), most=400)
+        rare = frozenset(sorted(words, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
+        kept = " ".join(word for word in words if word in rare)
         if not kept:
-            return SearchResults(query="", sessions=(), found=0, notes=("there is no prompt to go by",))
-        found = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
-        return structs.replace(found, notes=(*notes, *found.notes))
+            return SearchResults(
+                query="", sessions=(), found=0, notes=("the conversation has no prompt to search for",)
+            )
+        results = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
+        return structs.replace(results, notes=(*notes, *results.notes))
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None
     ) -> RecallResult:
-        """What one session says about a question, within so many tokens; with an `endpoint`, its model's answer."""
-        from thresher.memory.search.recall import recall_session  # noqa: PLC0415 - it can ask a model, which a search never does
+        """Return excerpts of one session that answer a question, and an endpoint's answer if one is given.
+
+        `budget` limits the tokens of all excerpts.
+        """
+        from thresher.memory.search.recall import recall_session  # noqa: PLC0415 - loads the model client
 
         return recall_session(self.store, self.facts(id), question, budget=budget, reveal=reveal, endpoint=endpoint)
 
     def facts(self, id: str) -> ArchivedSession:
-        """The session whose id this is, or begins with it."""
-        found = self.store.find_sessions(id=to_storable_text(id)) if id else []
-        whole = [one for one in found if one.id == id] or found
-        if not whole:
-            raise NotStoredError(
-                f"no remembered session is called `{id}`; `thresher search` and `thresher sync` know more"
-            )
-        if len({(one.agent, one.root) for one in whole}) > 1:
-            ids = ", ".join(one.id for one in whole[:5])
-            raise AmbiguousIdError(f"`{id}` could be {len(whole)} sessions: {ids}; say more of the id")
-        return max(whole, key=lambda one: (not one.gone, one.messages))
+        """Return the session with this id or id prefix."""
+        matches = self.store.find_sessions(id=to_storable_text(id)) if id else []
+        matches = [session for session in matches if session.id == id] or matches
+        if not matches:
+            raise NotStoredError(f"no archived session has the id `{id}`; `thresher search` lists sessions")
+        if len({(session.agent, session.root) for session in matches}) > 1:
+            ids = ", ".join(session.id for session in matches[:5])
+            raise AmbiguousIdError(f"`{id}` matches {len(matches)} sessions: {ids}; give more characters of the id")
+        return max(matches, key=lambda session: (not session.gone, session.messages))
 
     def session(self, id: str) -> Session:
-        """A session from the archive, also when its file is gone."""
+        """Return a session from the archive, even if its file is gone."""
         return self.store.session(self.facts(id).key)
 
     def forget(
@@ -220,43 +223,43 @@ class Memory:
         dry: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ArchivedSession]:
-        """Remove sessions for good, index and archive, and never read them again; with `dry`, only say which.
+        """Remove sessions from archive and index permanently; with `dry`, only return them.
 
-        An id means all copies of the session; `project` is a part of a folder's path; `before` means sessions that
-        ended before then.
+        A later sync does not read them again. An id selects all copies of the session, `project` is any part of the
+        folder path, and `before` selects sessions that ended before that time.
         """
         if not (ids or project or before):
-            raise OptionError("say what is to be forgotten: ids, a project, or a date")
-        found = {copy.key: copy for id in ids for copy in self._copies(self.facts(id))}
+            raise OptionError("no sessions selected; give `ids`, a `project` or a `before` date")
+        selected: dict[int, ArchivedSession] = {}
+        for facts in map(self.facts, ids):
+            family = self.store.find_sessions(agent=facts.agent, root=facts.root)
+            selected |= {session.key: session for session in family if session.id == facts.id}
         if project or before:
-            some = self.store.find_sessions(project=to_storable_text(project))
-            found |= {one.key: one for one in some if before is None or (one.ended and one.ended < before)}
+            for session in self.store.find_sessions(project=to_storable_text(project)):
+                if before is None or (session.ended and session.ended < before):
+                    selected[session.key] = session
         if not dry:
-            self._forget([*found.values()], progress=progress)
-        return list(found.values())
-
-    def _copies(self, facts: ArchivedSession) -> list[ArchivedSession]:
-        family = self.store.find_sessions(agent=facts.agent, root=facts.root)
-        return [one for one in family if one.id == facts.id]
+            self._forget([*selected.values()], progress=progress)
+        return list(selected.values())
 
     def sizes(self) -> MemorySizes:
-        """How much is kept, and what it takes on disk."""
+        """Return the number of archived sessions and messages, and the sizes on disk."""
         return self.store.sizes()
 
     def left_out(self) -> dict[str, int]:
-        """How many entries a search leaves out by default, by reason; those that it looks into under ""."""
+        """Return the number of texts that a search skips by default, by reason; the searched ones under ""."""
         return self.store.excluded_counts()
 
 
-CHOICES: dict[str, tuple[str, ...]] = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
+CHOICES = {"role": ("", "user", "assistant"), "rank": ("best", "matches")}
 
 
-def _apply_filters(query: Query, given: SearchFilters) -> Query:
-    filters: dict[str, Any] = {**given}
+def _apply_filters(query: Query, options: SearchFilters) -> Query:
+    filters: dict[str, Any] = {**options}
     unknown = filters.keys() - set(Query.__struct_fields__)
     if unknown:
         known = ", ".join(sorted(set(Query.__struct_fields__) - {"typed", "words", "phrases", "prefixes"}))
-        raise OptionError(f"a search knows no `{min(unknown)}`; it knows {known}")
+        raise OptionError(f"unknown search filter `{min(unknown)}`; valid filters: {known}")
     now = datetime.now(UTC).astimezone()
     for name, end in (("since", False), ("until", True)):
         if isinstance(filters.get(name), str):
@@ -266,11 +269,11 @@ def _apply_filters(query: Query, given: SearchFilters) -> Query:
             filters[name] = (filters[name],) if isinstance(filters[name], str) else tuple(filters[name])
     for field in filters.get("fields", ()):
         if field not in SEARCH_FIELDS:
-            raise OptionError(f"messages have no field `{field}`; they have {', '.join(SEARCH_FIELDS)}")
+            raise OptionError(f"unknown search field `{field}`; valid fields: {', '.join(SEARCH_FIELDS)}")
     for name, choices in CHOICES.items():
         if filters.get(name, choices[0]) not in choices:
-            raise OptionError(f"`{name}` is one of {', '.join(filter(None, choices))}; not {filters[name]!r}")
+            raise OptionError(f"`{name}` must be one of {', '.join(filter(None, choices))}, got {filters[name]!r}")
     query = structs.replace(query, **filters)
     if not (query.words or query.phrases or query.prefixes or query.require or query.file or query.regex):
-        raise OptionError("nothing is asked for: give some words, or a file, or a pattern")
+        raise OptionError("the query is empty; give words, a file or a regex")
     return query

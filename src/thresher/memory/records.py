@@ -1,4 +1,4 @@
-"""What the memory of past sessions speaks of: sessions, the files they come from, and what a sync did."""
+"""Records of the session memory: archived sessions, source files and sync reports."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -12,28 +12,28 @@ from thresher.model.message import Role
 ExclusionReason = Literal[
     "", "short", "interruption", "error", "command", "editor", "harness", "syntax", "recall", "system"
 ]
-"""Why a piece is left out of a search; empty where it is not."""
+"""Reason why a search skips a text; empty if it does not."""
 ROLES: tuple[Role, ...] = get_args(Role)
 EXCLUSION_REASONS: tuple[ExclusionReason, ...] = get_args(ExclusionReason)
-"""The index keeps a role and a reason as their places here: new ones go to the end."""
+"""The index stores a role or a reason as its position here. Append new values at the end."""
 
 TextKind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits"]
 TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
-"""What the words of an entry are; kept like the others."""
+"""Kind of an index document. The index stores it as a position, too."""
 
 SourceState = Literal["here", "gone", "foreign", "failed", "part"]
-"""`foreign`: in no known format, so it is not looked into again until it changes. `part`: read with another file."""
+"""`foreign`: unknown format, skipped until the file changes. `part`: read together with another file."""
 
 
 HIDDEN_PATH_PREFIX = "forgotten:"
 MESSAGES_PER_BLOCK = 64
-"""Messages that are stored, and replaced, together."""
+"""Number of messages that the archive stores and replaces as one block."""
 Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+"""Callback that receives the amount done and the total."""
 
 
 class FileStat(NamedTuple):
-    """What the system says of a file without opening it."""
+    """File metadata from `stat`, without opening the file."""
 
     size: int
     mtime_ns: int
@@ -42,30 +42,35 @@ class FileStat(NamedTuple):
 
 
 class SourceRecord(NamedTuple):
-    """A file as it was when it was last looked at."""
+    """State of a source file at the last sync."""
 
     path: str
     stat: FileStat
     state: SourceState = "here"
     format: str = ""
-    """The format that the caller said it is in; empty where it was recognised."""
+    """Transcript format that the caller specified; empty if it was detected."""
     offset: int = 0
-    """Bytes up to the end of the last complete line; all of them in a file that has no lines."""
+    """Size up to the end of the last complete line, or the whole size if the file is not line-based."""
     prefix: bytes = b""
-    """The digest of those bytes."""
+    """Digest of those bytes."""
     problem: str = ""
-    """Why it could not be read."""
+    """Reason why the file could not be read."""
     whole: str = ""
-    """The file that this one is a part of."""
+    """Main file with which this file is read."""
+
+
+def to_storable_text(text: str) -> str:
+    """Replace unpaired surrogates, which a database cannot store."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def hash_hidden_path(path: str) -> str:
-    """The name under which a file is known whose sessions were all forgotten: it does not tell the path."""
+    """Return the name for a file whose sessions were all forgotten. It does not reveal the path."""
     return HIDDEN_PATH_PREFIX + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 class ArchivedSession(Struct, frozen=True, kw_only=True):
-    """A session, without its messages."""
+    """A session without its messages."""
 
     key: int
     id: str
@@ -77,7 +82,7 @@ class ArchivedSession(Struct, frozen=True, kw_only=True):
     version: str = ""
     parent: str = ""
     root: str = ""
-    """The same for all of one family: forks, resumes, continuations, copies, sub-agents."""
+    """Id shared by the whole family: forks, resumed sessions, continuations, copies and sub-agents."""
     subagent: bool = False
     call: str = ""
     started: datetime | None = None
@@ -85,15 +90,15 @@ class ArchivedSession(Struct, frozen=True, kw_only=True):
     messages: int = 0
     compactions: int = 0
     made_by: str = ""
-    """The memory tool that made this session itself."""
+    """Memory tool that created this session for its own work."""
     gone: bool = False
-    """The file is not there any more, cannot be read, or no longer holds it: what is kept here is all there is."""
+    """The file was deleted, is unreadable or no longer contains the session, so the archive has the only copy."""
 
 
 class MemorySizes(
     Struct, frozen=True, rename={"text": "text_bytes", "archive": "archive_bytes", "index": "index_bytes"}
 ):
-    """How much is remembered, and what it takes, in bytes."""
+    """Number of archived sessions and messages, and sizes in bytes."""
 
     text: int
     archive: int
@@ -103,7 +108,7 @@ class MemorySizes(
 
 
 class SyncReport(NamedTuple):
-    """What a sync found and did, in files; `messages` are those that were not known before."""
+    """Result of a sync as numbers of files; `messages` counts the new ones."""
 
     new: int = 0
     grown: int = 0
@@ -115,8 +120,8 @@ class SyncReport(NamedTuple):
     messages: int = 0
     seconds: float = 0.0
     busy: bool = False
-    """Another sync is at work, so nothing was done."""
+    """Another sync is running, so this one did nothing."""
     forgotten: int = 0
-    """Sessions that were older than the retention."""
+    """Number of sessions that exceeded the retention period."""
     forgotten_again: int = 0
-    """Sessions in files that were read, which were forgotten for good and stay so."""
+    """Number of forgotten sessions that the sync found in files and skipped."""

@@ -1,4 +1,4 @@
-"""What a search gives back, as plain values: sessions in order, each with its best messages and where they stand."""
+"""Result types of search and recall: sessions in ranking order, each with its best messages."""
 
 from datetime import datetime
 
@@ -6,30 +6,30 @@ from msgspec import Struct
 
 
 class SearchHit(Struct, frozen=True):
-    """One matching message, as far as it is shown."""
+    """One matching message with the snippet to show."""
 
     role: str
-    """`user` or `assistant`, as the message has it."""
+    """Role of the message: `user` or `assistant`."""
     author: str
-    """Who really wrote it: human, model, tool, harness, recall."""
+    """Actual author: human, model, tool, harness or recall."""
     kind: str
-    """What the words are: human, agent, thinking, summary, input, commands, output."""
+    """Kind of the text: human, agent, thinking, summary, input, commands, edits or output."""
     text: str
-    """A third of it before the best match, two thirds after; secrets are redacted."""
+    """Snippet, one third before the best match and two thirds after it. Secrets are redacted."""
     marks: tuple[tuple[int, int], ...]
-    """Where in the text the words stand."""
+    """Start and end of each match in `text`."""
     at: int
-    """Which message of the session it is, counted from 0: `thresher show ID --around AT`."""
+    """Index of the message in the session, from 0, for `thresher show ID --around AT`."""
     line: int
-    """Its line in the file; 0 where the format has no lines."""
+    """Line in the file; 0 if the format is not line-based."""
     time: datetime | None
     score: float
     cut: tuple[bool, bool] = (False, False)
-    """Whether there is more before, and after."""
+    """Flags for more text before and after the snippet."""
 
 
 class SessionHit(Struct, frozen=True):
-    """One session that matches; others of its family are named, not listed."""
+    """One matching session. Other sessions of its family appear only as ids."""
 
     id: str
     agent: str
@@ -38,55 +38,55 @@ class SessionHit(Struct, frozen=True):
     title: str
     file: str
     line: int
-    """Of the best hit."""
+    """Line of the best hit."""
     score: float
     matches: int
-    """How many of its messages match."""
+    """Number of matching messages."""
     time: datetime | None
-    """When it last went on."""
+    """Time of the last activity."""
     hits: tuple[SearchHit, ...]
     family: tuple[str, ...] = ()
-    """Ids of other sessions of its family that match too: forks, continuations, sub-agents."""
+    """Ids of other matching sessions in its family: forks, continuations and sub-agents."""
     parent: str = ""
-    """Whose sub-agent it is."""
+    """Id of the parent session if this is a sub-agent."""
     gone: bool = False
-    """The agent has deleted its file; what is shown comes from the archive."""
+    """The source file is gone, so the result comes from the archive."""
     resume: str = ""
-    """The command that goes on with it in its agent, if there is one."""
+    """Command that resumes the session in its agent, if available."""
 
 
 class SearchResults(Struct, frozen=True):
-    """What was found, and what was left out."""
+    """One page of search results, with counts of excluded matches."""
 
     query: str
     sessions: tuple[SessionHit, ...]
     found: int
-    """How many sessions match in all; `page` says which of them these are."""
+    """Number of matching sessions on all pages."""
     page: int = 1
     more: bool = False
-    """There is another page."""
+    """True if there is a next page."""
     excluded: dict[str, int] = {}
-    """Why messages were left out that match too → how many."""
+    """Number of excluded matches by reason."""
     notes: tuple[str, ...] = ()
-    """What a person should know: that another sync is at work, that a word of the query is nowhere."""
+    """Notes for the user, for example that another sync is running or that no text contains a query word."""
 
 
 class Excerpt(SearchHit, frozen=True):
-    """A piece of one session that bears on a question."""
+    """A relevant passage of one session."""
 
     tokens: int = 0
-    """What it weighs, with its citation."""
+    """Estimated tokens, including the citation."""
 
 
 class RecallResult(Struct, frozen=True):
-    """What one session says about a question."""
+    """Answer to a question from one session."""
 
     session: SessionHit
     question: str
     excerpts: tuple[Excerpt, ...]
-    """In the order of the session."""
+    """Excerpts in session order."""
     tokens: int
     answer: str = ""
-    """A model's, with citations like [12]; empty where none is configured."""
+    """Answer of the configured model, with citations like [12]; empty without a model."""
     found: bool = True
-    """False: the session does not speak of it."""
+    """False if the session contains no answer."""

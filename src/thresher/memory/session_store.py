@@ -1,8 +1,8 @@
-"""An archive and the index derived from it, kept in step.
+"""Keep an archive and its derived index in sync.
 
-What is read is written to the archive, and given to the index while it is still in memory; but the index is made to
-last only after the archive is. So a kill at any moment leaves an index that knows less than the archive, never more,
-and its own state tells how far it is: the rest is added from the archive the next time.
+New messages go to the archive and, while they are in memory, to the index writer. The index commits only after the
+archive does. So a process that dies leaves an index that lacks recent blocks, never one with extra blocks. The index
+stores its own position, and the next run adds the missing blocks from the archive.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ INDEX_FOLDER = "index"
 
 
 class CommitSizes(NamedTuple):
-    """Characters after which the index is made to last: soon at first, to find the newest, then ever later."""
+    """Characters between index commits: few at first to make recent sessions searchable soon, then doubled."""
 
     first: int = 25_000_000
     last: int = 1_000_000_000
@@ -40,16 +40,16 @@ COMMIT_SIZES = CommitSizes()
 
 
 class IngestCounts(NamedTuple):
-    """Outcome of recording a file: new messages, and sessions that stay forgotten."""
+    """Result of recording a file: new messages, and sessions that stay forgotten."""
 
     new_messages: int
     forgotten: int
 
 
 class SessionStore:
-    """Past sessions; by default in a SQLite archive in Thresher's home, with its index beside it.
+    """Past sessions, by default in a SQLite archive in Thresher's home, with the index next to it.
 
-    `folder` holds the index, and the archive unless another is given. Whatever fails raises `StoreError`.
+    `folder` contains the index, and the archive unless another one is given. Methods raise `StoreError` on failure.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SessionStore:
         commit_sizes: CommitSizes = COMMIT_SIZES,
         document_version: int = DOCUMENT_VERSION,
     ) -> None:
-        """An index of another `document_version` is built again."""
+        """Rebuild an index that has another `document_version`."""
         self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
         local = SqliteArchive(self.folder / ARCHIVE_FILE)
         self.archive: Archive = archive or local
@@ -73,7 +73,7 @@ class SessionStore:
         self._since_commit = 0
         self._commit_after, self._commit_most = commit_sizes
         self._is_caught_up = False
-        """Whether the index's writer has all that the archive had before now."""
+        """True if the index writer has every block that the archive contained before this lease."""
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -81,17 +81,17 @@ class SessionStore:
     def write_lease(
         self, *, wait: bool = True, waiting: Callable[[], None] | None = None, size: int = 0
     ) -> Iterator[bool]:
-        """Hold the right to write, which one process at a time has; False if another has it and `wait` is not set.
+        """Hold the write lock; yield False if another process has it and `wait` is false.
 
-        `waiting` is called once before it waits; `size` is how many bytes will be read. What was recorded completely
-        stays when the context is left by an error.
+        `waiting` is called once before waiting. `size` is the number of bytes to be read. An exception in the
+        context does not undo what was recorded completely.
         """
-        with self.archive.lease(wait=wait, on_wait=waiting) as held:
+        with self.archive.lease(wait=wait, on_wait=waiting) as is_held:
             self._expected_size = size
             try:
-                yield held
+                yield is_held
             finally:
-                if held and self._index is not None:
+                if is_held and self._index is not None:
                     self._index.close()
                 self._is_caught_up = False
 
@@ -104,61 +104,61 @@ class SessionStore:
         grown: bool = False,
         same: Collection[str] = (),
     ) -> IngestCounts:
-        """Store what a file holds now, with its sub-agents and the files it was read with; all or nothing.
+        """Store the current sessions of a file with its sub-agents and parts, in one transaction.
 
-        With `grown`, all that was in the file is still in it. Otherwise a session that lost messages stays as it was,
-        gone, and what is there now is stored beside it. `same` are ids of sessions that were not read since they did
-        not change.
+        With `grown`, the file still contains everything it did before. Otherwise, a session that lost messages keeps
+        its old version, marked as gone, and the current one is stored separately. `same` contains ids of unchanged
+        sessions that were not read.
         """
         index = self._writable_index()
         keys: dict[int, int] = {}
-        banned: set[int] = set()
-        added = 0
+        forgotten: set[int] = set()
+        new_messages = 0
         with self.archive.transaction():
-            for place, ready in enumerate(sessions):
-                if ready.owner in banned or placement.is_forgotten(self.archive, ready.encoded):
-                    banned.add(place)
+            for position, prepared in enumerate(sessions):
+                if prepared.owner in forgotten or placement.is_forgotten(self.archive, prepared.encoded):
+                    forgotten.add(position)
                     continue
                 placed = placement.store_session(
                     self.archive,
-                    ready.encoded,
-                    ordinal=ready.ordinal,
+                    prepared.encoded,
+                    ordinal=prepared.ordinal,
                     source=known.path,
-                    owner=keys.get(ready.owner, 0),
-                    grown=grown and ready.encoded.session.file == known.path,
+                    owner=keys.get(prepared.owner, 0),
+                    grown=grown and prepared.encoded.session.file == known.path,
                 )
                 if placed is not None:
-                    keys[place] = placed.key
-                    added += placed.new_messages
-                    self._index_session(index, ready, placed)
+                    keys[position] = placed.key
+                    new_messages += placed.new_messages
+                    self._index_session(index, prepared, placed)
             placement.mark_absent(self.archive, known.path, frozenset(keys.values()), same)
             self.archive.put_sources([known, *parts])
-            if banned and not keys:
+            if forgotten and not keys:
                 placement.hide_sources(self.archive, [known.path])
         if self._since_commit > self._commit_after:
             self._commit(index)
             self._commit_after = min(2 * self._commit_after, self._commit_most)
-        return IngestCounts(added, len(banned))
+        return IngestCounts(new_messages, len(forgotten))
 
-    def _index_session(self, index: TantivyIndex, ready: PreparedSession, placed: PlacedSession) -> None:
-        """Give the index the documents of new blocks."""
+    def _index_session(self, index: TantivyIndex, prepared: PreparedSession, placed: PlacedSession) -> None:
+        """Add the documents of new blocks to the index."""
         for number, block in placed.blocks:
-            index.add_documents(placed.key, block, ready.documents.get(number, ()))
-        unread = [(number, block) for number, block in placed.blocks if number not in ready.documents]
-        if unread:  # it was thought to be there, and was taken away since
-            self._index_stored_blocks(index, placed.key, unread)
+            index.add_documents(placed.key, block, prepared.documents.get(number, ()))
+        unprepared = [(number, block) for number, block in placed.blocks if number not in prepared.documents]
+        if unprepared:  # the block was stored when the worker prepared this file, and was removed since
+            self._index_stored_blocks(index, placed.key, unprepared)
         if placed.blocks:
-            self._since_commit += ready.encoded.text_size
+            self._since_commit += prepared.encoded.text_size
 
     def save_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Remember files that nothing was read from: touched, gone, foreign, failed, parts of others."""
+        """Save the state of files without new sessions: touched, gone, foreign, failed, or part of another."""
         self.archive.put_sources(known)
 
     def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
-        """Remove sessions and their sub-agents, while writing; return how many.
+        """Remove sessions and their sub-agents while holding the write lock; return their number.
 
-        The index is built again, since its lists of words would still tell them. `for_good`, they are never read
-        again; otherwise they come back when their file changes.
+        This rebuilds the index, since its word lists would still contain their words. With `for_good`, a sync never
+        reads them again; otherwise they return when their file changes.
         """
         with self.archive.transaction():
             count = placement.forget_sessions(self.archive, keys, for_good=for_good)
@@ -174,13 +174,13 @@ class SessionStore:
     # --- the index -----------------------------------------------------------------------------------------------
 
     def open_index(self) -> TantivyIndex | None:
-        """Return the index as it is, or None where there is none that can be used."""
+        """Return the existing index, or None if there is none or it is unusable."""
         if self._index is None:
             self._index = TantivyIndex.open_existing(self.index_folder, self._index_name())
         return self._index
 
     def is_index_behind(self) -> bool:
-        """Return whether the index lacks something, or is missing itself."""
+        """Return whether the index is missing or lacks changes of the archive."""
         if not self.archive.exists():
             return False
         with self.archive.connected():
@@ -192,7 +192,7 @@ class SessionStore:
             return bool(new or self.archive.tombstones(state.last_tombstone))
 
     def refresh_index(self, progress: Progress | None = None) -> None:
-        """Bring the index up to the archive; an index that is lost or damaged is built again."""
+        """Update the index from the archive; rebuild it if it is missing or damaged."""
         if self.is_index_behind():
             self._commit(self._writable_index(progress))
 
@@ -200,7 +200,7 @@ class SessionStore:
         return f"{self.archive.generation()} {self._document_version}"
 
     def _writable_index(self, progress: Progress | None = None) -> TantivyIndex:
-        """Return the index, open for writing, with all that the archive had before now."""
+        """Return the index, open for writing, with every block that the archive has."""
         index = self.open_index()
         if index is None:
             index = self._index = TantivyIndex.create(self.index_folder, self._index_name())
@@ -213,7 +213,7 @@ class SessionStore:
         return index
 
     def _catch_up(self, index: TantivyIndex, missing: Sequence[BlockRow], progress: Progress | None) -> None:
-        """Add from the archive what the index does not have."""
+        """Add missing blocks from the archive to the index."""
         done = 0
         for key, rows in groupby(missing, key=lambda row: row.session):
             blocks = [(row.number, row.id) for row in rows]
@@ -223,24 +223,24 @@ class SessionStore:
                 progress(done, len(missing))
 
     def _index_stored_blocks(self, index: TantivyIndex, key: int, blocks: Iterable[tuple[int, int]]) -> None:
-        """Add blocks of a session, by number and id, from the archive."""
+        """Read blocks of a session from the archive, by number and id, and add them to the index."""
         facts, session = placement.read_session(self.archive, key, children=False)
-        messages, found = flatten_messages(session), attribute_session(session)
+        messages, attributed = flatten_messages(session), attribute_session(session)
         for number, block in blocks:
-            index.add_documents(key, block, build_documents(messages, found, number, made_by=facts.made_by))
+            index.add_documents(key, block, build_documents(messages, attributed, number, made_by=facts.made_by))
 
     def _commit(self, index: TantivyIndex) -> None:
-        """Make archive and index last, in this order."""
-        before = index.read_state().last_tombstone
-        tombstones = self.archive.tombstones(before)
+        """Commit the archive, then the index."""
+        last_tombstone = index.read_state().last_tombstone
+        tombstones = self.archive.tombstones(last_tombstone)
         blocks = {block for _, block in tombstones}
-        titled = self.find_sessions(None if before < 0 else [-block for block in blocks if block < 0])
-        for block in blocks | {-facts.key for facts in titled}:
+        sessions = self.find_sessions(None if last_tombstone < 0 else [-block for block in blocks if block < 0])
+        for block in blocks | {-session.key for session in sessions}:
             index.remove_block(block)
-        for facts in titled:
-            index.add_documents(facts.key, -facts.key, [build_title_document(facts)])
+        for session in sessions:
+            index.add_documents(session.key, -session.key, [build_title_document(session)])
         self.archive.flush()
-        position = max((position for position, _ in tombstones), default=max(before, 0))
+        position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)
         self.archive.clear_tombstones(position)
         self.archive.flush()
@@ -249,15 +249,15 @@ class SessionStore:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Return whether anything was ever stored; create nothing."""
+        """Return whether the archive exists, without creating it."""
         return self.archive.exists()
 
     def sources(self) -> Mapping[str, SourceRecord]:
-        """Return every file that was looked at, by path; by its `hidden` one where all its sessions were forgotten."""
+        """Return every known file by path, or by its hidden name if all its sessions are forgotten."""
         return self.archive.sources()
 
     def stored_digests(self, source: str) -> Mapping[SessionName, StoredDigests]:
-        """Return what is stored of the sessions of a file, which need not be prepared again."""
+        """Return the stored digests of a file's sessions. Blocks that match need no preparation."""
         return placement.read_stored_digests(self.archive, source)
 
     def find_sessions(
@@ -270,30 +270,30 @@ class SessionStore:
         project: str = "",
         branch: str = "",
     ) -> list[ArchivedSession]:
-        """Return the sessions that meet all conditions; `id` is the start of one, `project` any part of its path."""
-        among = None if keys is None else [*keys]
-        where = SessionFilter(keys=among, id_prefix=id, root=root, agent=agent, project=project, branch=branch)
-        return [row.session for row in self.archive.find_sessions(where)]
+        """Return the sessions that meet all conditions; `id` is a prefix and `project` any part of the path."""
+        key_list = None if keys is None else [*keys]
+        conditions = SessionFilter(keys=key_list, id_prefix=id, root=root, agent=agent, project=project, branch=branch)
+        return [row.session for row in self.archive.find_sessions(conditions)]
 
     def messages(self, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
-        """Return messages of a session by their places in it, those that a compaction repeats too."""
+        """Return a range of a session's messages, including those that a compaction repeats."""
         return placement.read_messages(self.archive, key, start, stop)
 
     def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
-        """Read single messages, by session and place; an empty one for a place that is not there any more."""
+        """Open a reader of single messages by session and index; it returns an empty message if one is gone."""
         return placement.open_message_reader(self.archive)
 
     def session(self, key: int) -> Session:
-        """Return a whole session with its sub-agents, as it was read."""
+        """Return a complete session with its sub-agents."""
         return placement.read_session(self.archive, key)[1]
 
     def document_frequency(self, word: str) -> int:
-        """Return in how many texts a word is, as `tokenize_words` gives it."""
+        """Return the number of texts that contain a word, as `tokenize_words` returns it."""
         index = self.open_index()
         return index.document_frequency(word) if index is not None else 0
 
     def sizes(self) -> MemorySizes:
-        """Return how much is stored."""
+        """Return the number of archived sessions and messages, and the sizes on disk."""
         rows = self.archive.find_sessions(SessionFilter())
         text, messages = sum(row.text_size for row in rows), sum(row.session.messages for row in rows)
         folder = self.index_folder
@@ -301,9 +301,9 @@ class SessionStore:
         return MemorySizes(text, self.archive.size(), index, len(rows), messages)
 
     def excluded_counts(self) -> dict[str, int]:
-        """Return how many texts a search leaves out by default, by reason; those that it looks into under "".
+        """Return the number of texts that a search skips by default, by reason; the searched ones under "".
 
-        Texts of sub-agents that it would look into otherwise are under "sub-agent".
+        Texts that are skipped only because they are in a sub-agent are under "sub-agent".
         """
         index = self.open_index()
         subagents = self.archive.find_keys(SessionFilter(subagent=True))

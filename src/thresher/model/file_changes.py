@@ -10,13 +10,18 @@ from typing import Any, NamedTuple
 
 from thresher.model.parts import ToolCall
 from thresher.model.text import to_printable_line
-from thresher.model.tool_calls import FileOperation, ToolCallDetails
+from thresher.model.tool_calls import ToolCallDetails
+from thresher.model.tool_catalog import FileOperation
 
 OLD_TEXT_KEYS = ("old_string", "oldString", "oldText", "old_text", "old_str", "search", "before")
 NEW_TEXT_KEYS = ("new_string", "newString", "newText", "new_text", "new_str", "insert_text", "replace", "after")
 WHOLE_TEXT_KEYS = ("content", "contents", "file_text", "new_source", "code_edit", "text")
 PAIR_LIST_KEYS = ("edits", "replacements", "changes")
 PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff")
+
+
+LineDiff = tuple[list[str], list[str]]
+"""Added and removed lines."""
 
 
 class ToolFileChange(NamedTuple):
@@ -42,27 +47,20 @@ def extract_file_changes(call: ToolCall, use: ToolCallDetails, fields: dict[str,
     if headers:
         stops = [header.start() for header in headers[1:]] + [len(patch)]
         return tuple(
-            _change_from_patch(header, patch[header.end() : stop]) for header, stop in zip(headers, stops, strict=True)
+            _build_change(header[2].strip(), _OPERATIONS[header[1]], [_split_patch_lines(patch[header.end() : stop])])
+            for header, stop in zip(headers, stops, strict=True)
         )
     if use.operation in ("delete", "move"):
         return (ToolFileChange(use.path, use.operation, 0, 0, ""),)
     pairs = list(_find_text_pairs(fields)) or list(_find_search_blocks(patch))
-    if pairs:
-        return (_change_from_lines(use, [_diff_lines(old, new) for old, new in pairs]),)
-    return (_change_from_lines(use, [_split_patch_lines(patch)]),)
+    diffs = [_diff_lines(old, new) for old, new in pairs] or [_split_patch_lines(patch)]
+    return (_build_change(use.path, use.operation, diffs),)
 
 
-def _change_from_patch(header: re.Match[str], body: str) -> ToolFileChange:
-    added, removed = _split_patch_lines(body)
-    return ToolFileChange(
-        header[2].strip(), _OPERATIONS[header[1]], len(added), len(removed), _first_meaningful_line([*added, *removed])
-    )
-
-
-def _change_from_lines(use: ToolCallDetails, diffs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> ToolFileChange:
+def _build_change(path: str, operation: FileOperation, diffs: Sequence[LineDiff]) -> ToolFileChange:
     added = [text for new, _ in diffs for text in new]
     removed = [text for _, old in diffs for text in old]
-    return ToolFileChange(use.path, use.operation, len(added), len(removed), _first_meaningful_line([*added, *removed]))
+    return ToolFileChange(path, operation, len(added), len(removed), _first_meaningful_line([*added, *removed]))
 
 
 def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -71,10 +69,8 @@ def _find_text_pairs(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for item in listed if isinstance(listed, list) else ():
             if isinstance(item, dict):
                 yield _first_text(item, OLD_TEXT_KEYS), _first_text(item, NEW_TEXT_KEYS)
-    old, new = (
-        _first_text(fields, OLD_TEXT_KEYS),
-        _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS),
-    )
+    old = _first_text(fields, OLD_TEXT_KEYS)
+    new = _first_text(fields, NEW_TEXT_KEYS) or _first_text(fields, WHOLE_TEXT_KEYS)
     if old or new:
         yield old, new
 
@@ -87,7 +83,7 @@ def _find_search_blocks(text: str) -> Iterator[tuple[str, str]]:
             yield pieces[index + 1], pieces[index + 3]
 
 
-def _diff_lines(old: str, new: str) -> tuple[list[str], list[str]]:
+def _diff_lines(old: str, new: str) -> LineDiff:
     """Diff two texts: the added and removed lines, without the common prefix and suffix."""
     added, removed = new.splitlines(), old.splitlines()
     start = 0
@@ -99,7 +95,7 @@ def _diff_lines(old: str, new: str) -> tuple[list[str], list[str]]:
     return added[start : len(added) - end], removed[start : len(removed) - end]
 
 
-def _split_patch_lines(patch: str) -> tuple[list[str], list[str]]:
+def _split_patch_lines(patch: str) -> LineDiff:
     lines = patch.splitlines()
     added = [text[1:] for text in lines if text.startswith("+") and not text.startswith("+++ ")]
     removed = [text[1:] for text in lines if text.startswith("-") and not text.startswith("--- ")]

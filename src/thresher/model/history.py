@@ -86,7 +86,7 @@ class History(Struct, frozen=True, dict=True):
     @cached_property
     def links(self) -> "tuple[ToolUse, ...]":
         """Every tool chain with its call, result and parsed details."""
-        from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes that reading does not need
+        from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes
 
         return tuple(build_tool_uses(self.messages, self.shape.chains))
 

@@ -31,9 +31,14 @@ class Occurrence(NamedTuple):
 
 def content_id(part: Part) -> str:
     """Return the hash of a part's content."""
+    return hash_strings(_canonical_strings(part))
+
+
+def hash_strings(strings: Iterable[str]) -> str:
+    """Hash a sequence of strings to an id, with their lengths, so that no two sequences collide."""
     digest = _blake2b()(digest_size=16)
-    for piece in _canonical_strings(part):
-        data = piece.encode("utf-8", "surrogatepass")
+    for text in strings:
+        data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return f"{ID_VERSION}:{digest.hexdigest()}"
@@ -69,7 +74,7 @@ def _canonical_strings(part: Part) -> Iterator[str]:
         case Thinking():
             yield from ("thinking", part.text, part.signature)
         case ToolCall():
-            yield from ("call", part.name, _canonical_arguments(part.arguments))
+            yield from ("call", part.name, canonicalize_json(part.arguments))
         case ToolResult():
             yield from ("result", "error" if part.is_error else "ok")
             for inner in part.content:
@@ -79,12 +84,13 @@ def _canonical_strings(part: Part) -> Iterator[str]:
         case Summary():
             yield from ("summary", part.text)
         case Unknown():
-            yield from ("unknown", part.kind, _canonical_arguments(part.data))
+            yield from ("unknown", part.kind, canonicalize_json(part.data))
         case _:
             assert_never(part)
 
 
-def _canonical_arguments(text: str) -> str:
+def canonicalize_json(text: str) -> str:
+    """Return JSON text in canonical form, and any other text unchanged."""
     try:
         return canonical_json(load_json(text))
     except (ValueError, RecursionError):

@@ -33,12 +33,9 @@ def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: in
         return ""
     succeeded = [action for action in actions if not action.outcome.failed]
     failed = len(actions) - len(succeeded)
+    failures = [f"{failed} failed"] if failed else []
     head = ", ".join(
-        [
-            count_with_noun(len(succeeded), "change"),
-            *([f"{failed} failed"] if failed else []),
-            format_action_turns(actions),
-        ]
+        [count_with_noun(len(succeeded), "change"), *failures, format_turn_range([action.turn for action in actions])]
     )
     path = clip_path(to_printable_line(actions[0].use.path) or "a file", max(limit - len(head) - 30, 12))
     head = f"[Edits to {path}: {head}"
@@ -51,11 +48,6 @@ def format_line_changes(change: ToolFileChange) -> str:
     if change.operation == "write" and not change.removed:
         return count_with_noun(change.added, "line")
     return f"+{change.added} −{change.removed} lines" if change.added or change.removed else ""
-
-
-def format_action_turns(actions: Sequence[ChainAction]) -> str:
-    """Format the turns of the actions as `turns 10-50` or `turn 10`."""
-    return format_turn_range([action.turn for action in actions])
 
 
 def format_turn_range(numbers: Sequence[int]) -> str:
@@ -107,20 +99,14 @@ def _describe_action(action: ChainAction) -> tuple[str, str, str]:
             lines = format_line_changes(_main_change(action)) if use.operation != "delete" else ""
             others = len(extract_file_changes(action.call, use, action.fields)) - 1
             more = f" and {count_with_noun(others, 'other file')}" if others else ""
-            return (
-                f"{_PAST_TENSE_VERBS.get(use.operation, 'Edited')} ",
-                path or "a file",
-                more + (f" ({lines})" if lines else "") + intent,
-            )
+            verb = _PAST_TENSE_VERBS.get(use.operation, "Edited")
+            return f"{verb} ", path or "a file", more + (f" ({lines})" if lines else "") + intent
         case "file_read" | "execution" | "project" if use.operation == "read" or (use.operation == "list" and path):
             return f"{_PAST_TENSE_VERBS[use.operation]} ", path or "a file", _format_output_size(action)
         case "file_read":
             folder = f" in {path}" if path else ""
-            return (
-                "Searched for ",
-                f'"{action.query}"' if action.query else "files",
-                folder + _format_output_size(action),
-            )
+            subject = f'"{action.query}"' if action.query else "files"
+            return "Searched for ", subject, folder + _format_output_size(action)
         case "execution" | "project" if action.command:
             return "Ran: ", action.command, ""
         case "web" if action.query:
@@ -135,19 +121,14 @@ def _describe_action(action: ChainAction) -> tuple[str, str, str]:
             return "Updated the plan", intent, ""
         case _:
             about = path or action.query or to_printable_line(action.call.arguments).strip("{}")
-            return (
-                f"Called {clip(to_printable_line(action.call.name) or 'a tool', 60)}",
-                f": {about}" if about else "",
-                "",
-            )
+            tool = clip(to_printable_line(action.call.name) or "a tool", 60)
+            return f"Called {tool}", f": {about}" if about else "", ""
 
 
 def _format_output_size(action: ChainAction) -> str:
-    return (
-        f" ({count_with_noun(count_text_lines(action.outcome.output), 'line')})"
-        if action.outcome.is_known and not action.outcome.failed
-        else ""
-    )
+    if not action.outcome.is_known or action.outcome.failed:
+        return ""
+    return f" ({count_with_noun(count_text_lines(action.outcome.output), 'line')})"
 
 
 def _format_outcome(action: ChainAction) -> str:

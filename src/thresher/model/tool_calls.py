@@ -19,27 +19,7 @@ from thresher.model.message import Message
 from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import ToolCall, ToolResult
 from thresher.model.structure import ToolChain
-from thresher.model.tool_catalog import (
-    EDITOR_SUBCOMMANDS,
-    TOOLS_BY_NAME,
-    FileOperation,
-    ToolCategory,
-    ToolKind,
-    find_tool_kind,
-)
-
-__all__ = [
-    "TOOLS_BY_NAME",
-    "FileOperation",
-    "ToolCallDetails",
-    "ToolCategory",
-    "ToolKind",
-    "ToolUse",
-    "build_tool_uses",
-    "describe_tool_call",
-    "find_tool_kind",
-    "list_touched_files",
-]
+from thresher.model.tool_catalog import EDITOR_SUBCOMMANDS, FileOperation, ToolCategory, ToolKind, find_tool_kind
 
 MAX_CACHED_ARGUMENTS = 4096
 """Arguments above this length are parsed on every call, so that the cache does not hold whole files."""
@@ -100,7 +80,7 @@ def _parse_call_details(name: str, arguments: str) -> ToolCallDetails:
     if not tool.reads_arguments:
         return ToolCallDetails(tool.category, tool.operation, "", "", "")
     fields = load_json_object(arguments)
-    intent = _first_line(_first_text(fields, tool.intent_keys))
+    intent = _first_text(fields, tool.intent_keys).strip().partition("\n")[0].rstrip()
     if tool.patch_keys:
         operation, path = _first_patched_file(_first_text(fields, tool.patch_keys) or arguments)
         return ToolCallDetails(tool.category, operation or tool.operation, path, "", intent)
@@ -134,10 +114,6 @@ def _get_text(value: Any) -> str:
     if isinstance(value, dict):
         value = value.get("path") or value.get("file_path")
     return value if isinstance(value, str) else ""
-
-
-def _first_line(text: str) -> str:
-    return text.strip().partition("\n")[0].rstrip()
 
 
 def _get_command(fields: dict[str, Any], keys: tuple[str, ...]) -> str:

@@ -13,18 +13,8 @@ from typing import Literal
 from msgspec import Struct
 
 ToolCategory = Literal[
-    "file_edit",
-    "file_read",
-    "execution",
-    "web",
-    "analysis",
-    "project",
-    "mcp",
-    "subagent",
-    "plan",
-    "question",
-    "other",
-]
+    "file_edit", "file_read", "execution", "web", "analysis", "project", "mcp", "subagent", "plan", "question", "other"
+]  # fmt: skip
 """Category of a call. `project` is the project's own state: git, memory, skills, modes."""
 
 FileOperation = Literal["read", "write", "edit", "delete", "move", "list", "search", ""]
@@ -54,47 +44,15 @@ class ToolKind(Struct, frozen=True, gc=False):
 
 
 FILE_KEYS = (
-    "file_path",
-    "filePath",
-    "path",
-    "target_file",
-    "notebook_path",
-    "target_notebook",
-    "absolute_path",
-    "relative_path",
-    "filename",
-    "file_name",
-    "file",
-    "old_path",
-    "files",
-    "paths",
-    "include",
-)
-FOLDER_KEYS = (
-    "path",
-    "dir_path",
-    "dir",
-    "directory",
-    "folder",
-    "target_directory",
-    "relative_workspace_path",
-    "paths",
-)
+    "file_path", "filePath", "path", "target_file", "notebook_path", "target_notebook", "absolute_path",
+    "relative_path", "filename", "file_name", "file", "old_path", "files", "paths", "include",
+)  # fmt: skip
+FOLDER_KEYS = ("path", "dir_path", "dir", "directory", "folder", "target_directory", "relative_workspace_path", "paths")
 MOVE_SOURCE_KEYS = ("source", "source_path", "old_path", "from", "path")
 COMMAND_KEYS = ("command", "cmd", "commands", "script", "code", "action", "input", "keystrokes")
 PATCH_KEYS = ("input", "patch", "patchText", "patch_text")
 INTENT_KEYS = ("intent", "description", "explanation", "justification", "summary", "instruction")
-TASK_KEYS = (
-    "description",
-    "intent",
-    "title",
-    "task_name",
-    "objective",
-    "task",
-    "message",
-    "prompt",
-    "instructions",
-)
+TASK_KEYS = ("description", "intent", "title", "task_name", "objective", "task", "message", "prompt", "instructions")
 
 EDITOR_SUBCOMMANDS: dict[str, tuple[ToolCategory, FileOperation]] = {
     "view": ("file_read", "read"),

@@ -60,11 +60,8 @@ def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOu
 
 def find_error_line(outcome: ToolOutcome) -> str:
     """Return the last line of a failure that names an error type, else the last with an error word, else the last."""
-    lines = [
-        text
-        for text in map(to_printable_line, _ERROR_TAGS.sub("", outcome.output[-MAX_SEARCHED_CHARS:]).splitlines())
-        if text
-    ]
+    end = _ERROR_TAGS.sub("", outcome.output[-MAX_SEARCHED_CHARS:])
+    lines = [line for line in map(to_printable_line, end.splitlines()) if line]
     if not lines:
         return ""
     if outcome.exit_code is None:

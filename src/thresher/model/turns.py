@@ -23,17 +23,17 @@ def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
         subagent_calls=tuple(_find_subagent_calls(messages, chains)),
         current_prompt=prompts[-1] if prompts else None,
         system_messages=tuple(i for i, message in enumerate(messages) if message.role == "system"),
-        injected_messages=tuple(i for i, message in enumerate(messages) if _is_injection(message)),
+        injected_messages=tuple(
+            i
+            for i, message in enumerate(messages)
+            if message.role == "user" and message.author in ("harness", "recall")
+        ),
     )
 
 
 def is_prompt(message: Message) -> bool:
     """True if a message is a prompt by a human, or by the model that started this sub-agent."""
     return message.role == "user" and message.author in ("human", "model")
-
-
-def _is_injection(message: Message) -> bool:
-    return message.role == "user" and message.author in ("harness", "recall")
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:
@@ -88,7 +88,7 @@ def _pair_calls(messages: Sequence[Message]) -> tuple[tuple[ToolChain, ...], tup
 
 
 def _find_subagent_calls(messages: Sequence[Message], chains: Sequence[ToolChain]) -> list[SubagentCall]:
-    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes that reading does not need
+    from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes
 
     return [
         SubagentCall(chain, use.intent, chain.call.message, (chain.result or chain.call).message + 1)

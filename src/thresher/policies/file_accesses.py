@@ -16,7 +16,8 @@ from thresher.model.jsontext import load_json_object
 from thresher.model.line_extents import LineExtent, parse_read_extent
 from thresher.model.message_cache import cached_per_message
 from thresher.model.paths import normalize_path, resolve_relative_paths
-from thresher.model.tool_calls import FileOperation, ToolCallDetails, ToolUse, describe_tool_call
+from thresher.model.tool_calls import ToolCallDetails, ToolUse, describe_tool_call
+from thresher.model.tool_catalog import FileOperation
 from thresher.policies.base import is_failed_call
 
 CHANGE_OPERATIONS: tuple[FileOperation, ...] = ("write", "edit", "delete", "move")

@@ -1,15 +1,16 @@
-"""Curves as a picture: one SVG text that needs nothing else and is read on light and on dark pages.
+"""Render line charts as a self-contained SVG that is readable on light and dark pages.
 
-Every curve has its name beside its end, so that no eye walks between a line and a legend. Names that would lie on each
-other move apart, each as little as it can; a thin line leads to one that had to move. Where curves end so close that
-these lines would tangle, there are none: the names are a column in the order of the curves. A curve is told by colour,
-by the shape of its marks and by its dashes, for not everybody sees colours, and has the same ones in every panel.
-Numbers that no axis can show (none, endless, below the zero of a logarithm) are left out. All text is data: it is
-cleaned, shortened and escaped. The same curves give the same bytes.
+Every curve has its name at its end instead of in a legend. Overlapping names move apart as little as possible, and a
+thin leader line connects a moved name to its curve. If leader lines would cross too much, they are omitted and the
+names form a column in the order of the curves. Color, marker shape and dashes distinguish curves, since not everyone
+sees all colors, and a name has the same style in every panel. Values that an axis cannot show (NaN, infinite,
+non-positive on a logarithmic axis) are omitted. All text is cleaned, shortened and escaped. The same input produces the
+same bytes.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from itertools import chain
 from textwrap import wrap
@@ -24,7 +25,7 @@ LineStyle = Literal["line", "dashed", "dotted"]
 ChartPoint = tuple[float, float]
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5468b", "#7a7a7a", "#e69f00", "#56b4e9", "#5b3a9e")
-"""Apart for all common kinds of sight, and dark enough on white; the order is one of contrast between neighbours."""
+"""Distinguishable with all common kinds of color vision, and dark enough on white. Neighbors have high contrast."""
 DASHES: Mapping[LineStyle, str] = {
     "line": "",
     "dashed": ' stroke-dasharray="7 4"',
@@ -34,26 +35,26 @@ TEXT_COLOR, MUTED_COLOR, GRID_COLOR, BACKGROUND_COLOR = "#1f2328", "#59636e", "#
 
 FONT = 12
 LABEL_SPACING = 16
-"""From one name to the next below it."""
+"""Distance between two labels."""
 MAX_LABEL_SHIFT = 2 * LABEL_SPACING
 MAX_LEADER_SHARE = 0.3
-"""A name that had to move further, or that so much of the plot lies before, is not led to."""
+"""Omit leader lines if a label moves further than this, or if a curve ends this far from the right edge."""
 HEIGHT_SAMPLES = 40
-"""Places across a plot where curves are compared in height."""
+"""Number of samples of a curve for its mean height."""
 MAX_NAME_CHARS = 26
-"""Letters of a name."""
+"""Maximum length of a label."""
 PANEL_WIDTH, PLOT_HEIGHT = 540, 300
-"""A panel with all that is around it, and its plot alone; a plot is higher where that many names need it."""
+"""Width of a panel with its labels, and height of its plot, which grows with the number of labels."""
 CHARACTER_WIDTH = 6.6
-"""About the width of one; SVG cannot measure."""
+"""Approximate width of a character; SVG cannot measure text."""
 TITLE_HEIGHT, Y_AXIS_WIDTH, X_AXIS_HEIGHT, MARGIN = 34, 58, 52, 18
 MAX_DRAWN_VALUE = 1e12
 MAX_MARKED_POINTS = 12
-"""Points that are marked each; a curve of more is one that was calculated, not measured here and there."""
+"""A curve with more points is a calculated one, without markers."""
 
 
 def format_compact_number(value: float) -> str:
-    """As short as it can be read: 0.5, 850, 12k, 1.2M."""
+    """Format a number as short as possible: 0.5, 850, 12k, 1.2M."""
     for scale, unit in ((1_000_000, "M"), (1_000, "k")):
         if abs(value) >= scale:
             return f"{value / scale:.4g}{unit}"
@@ -61,12 +62,12 @@ def format_compact_number(value: float) -> str:
 
 
 def format_percent(value: float) -> str:
-    """A share of one in hundredths."""
+    """Format a share as percent."""
     return f"{100 * value:.4g} %"
 
 
 class ChartSeries(Struct, frozen=True):
-    """One curve; its points are joined in this order, and its name stands beside the last of them."""
+    """One curve. A line connects its points in this order; its label is at the last one."""
 
     name: str
     points: Sequence[ChartPoint]
@@ -84,21 +85,21 @@ class ChartPanel(Struct, frozen=True):
     x_format: Callable[[float], str] = format_compact_number
     y_format: Callable[[float], str] = format_compact_number
     x_log: bool = False
-    """Equal steps are equal factors."""
+    """Use a logarithmic axis."""
     x_from: float | None = None
     y_from: float | None = None
-    """Where the axis begins; curves below it are cut off there."""
+    """Start of the axis; it clips curves there."""
     y_to: float | None = None
     guide: float | None = None
-    """A height to be marked all across: a goal."""
+    """Value of a horizontal target line."""
 
 
 def render_chart(panels: Sequence[ChartPanel], *, title: str, note: str = "", columns: int = 2) -> str:
-    """The panels as one SVG, side by side and then below each other."""
+    """Return the panels as one SVG, in rows of `columns` panels."""
     columns = max(1, min(columns, len(panels)))
     width = columns * PANEL_WIDTH + 2 * MARGIN
-    names = dict.fromkeys(one.name for panel in panels for one in panel.series)
-    # Whoever gets a colour again gets it with another shape.
+    names = dict.fromkeys(series.name for panel in panels for series in panel.series)
+    # A color that is used again gets another marker shape.
     looks = {name: _SeriesLook(COLORS[n % len(COLORS)], n + n // len(COLORS)) for n, name in enumerate(names)}
     head = _lines(title, width - 2 * MARGIN, 18)
     foot = _lines(note, width - 2 * MARGIN, FONT)
@@ -113,41 +114,33 @@ def render_chart(panels: Sequence[ChartPanel], *, title: str, note: str = "", co
     below = [_text((MARGIN, top + 8 + 16 * n), line, fill=MUTED_COLOR) for n, line in enumerate(foot)]
     height = top + 16 * len(foot) + MARGIN
     above = [_text((MARGIN, MARGIN + 15 + 24 * n), line, size=18, weight=600) for n, line in enumerate(head)]
-    return (
-        "\n".join((*_svg_header(width, height, title, _describe_panels(panels)), *above, *body, *below, "</svg>"))
-        + "\n"
-    )
+    description = " ".join(f"{panel.title}: {_describe_curves(panel)}." for panel in panels)
+    header = _svg_header(_number(width), _number(height), title, description)
+    return "\n".join((*header, *above, *body, *below, "</svg>\n"))
 
 
-def _svg_header(width: float, height: float, title: str, told: str) -> Iterator[str]:
+def _svg_header(width: str, height: str, title: str, description: str) -> Iterator[str]:
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_format_coordinate(width)} '
-        f'{_format_coordinate(height)}" width="{_format_coordinate(width)}" '
-        f'height="{_format_coordinate(height)}" role="img" aria-labelledby="chart-title chart-told" font-size="{FONT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-labelledby="chart-title chart-description" font-size="{FONT}" '
         "font-family=\"system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">"
     )
     yield f'<title id="chart-title">{_escape_line(title, 500)}</title>'
-    yield f'<desc id="chart-told">{_escape_line(told, 20_000)}</desc>'
-    yield (
-        f'<rect width="{_format_coordinate(width)}" height="{_format_coordinate(height)}" rx="8" '
-        f'fill="{BACKGROUND_COLOR}"/>'
-    )
-
-
-def _describe_panels(panels: Sequence[ChartPanel]) -> str:
-    """What the picture says, for those who do not see it: where each curve begins and ends."""
-    return " ".join(f"{panel.title}: {_describe_curves(panel)}." for panel in panels)
+    yield f'<desc id="chart-description">{_escape_line(description, 20_000)}</desc>'
+    yield f'<rect width="{width}" height="{height}" rx="8" fill="{BACKGROUND_COLOR}"/>'
 
 
 def _describe_curves(panel: ChartPanel) -> str:
+    """Describe a panel for screen readers: the first and last point of each curve."""
+
     def at(point: ChartPoint) -> str:
         return f"{panel.y_format(point[1])} at {panel.x_format(point[0])}"
 
-    curves = ((shorten(one.name, MAX_NAME_CHARS), _drawable_points(panel, one)) for one in panel.series)
+    curves = ((shorten(series.name, MAX_NAME_CHARS), _drawable_points(panel, series)) for series in panel.series)
     return "; ".join(f"{name} from {at(points[0])} to {at(points[-1])}" for name, points in curves if points)
 
 
-# One panel
+# Panels
 
 
 class _SeriesLook(NamedTuple):
@@ -156,87 +149,73 @@ class _SeriesLook(NamedTuple):
 
 
 def _panel(
-    panel: ChartPanel, number_: int, corner: tuple[float, float], high: float, looks: Mapping[str, _SeriesLook]
+    panel: ChartPanel, index: int, corner: tuple[float, float], high: float, looks: Mapping[str, _SeriesLook]
 ) -> Iterator[str]:
-    names = [shorten(one.name, MAX_NAME_CHARS) for one in panel.series]
-    names_wide = 46 + CHARACTER_WIDTH * max(map(len, names), default=0)
+    longest = max((len(shorten(series.name, MAX_NAME_CHARS)) for series in panel.series), default=0)
+    label_width = 46 + CHARACTER_WIDTH * longest
     left, top = corner[0] + Y_AXIS_WIDTH, corner[1] + TITLE_HEIGHT
-    right, bottom = corner[0] + PANEL_WIDTH - names_wide, top + high
-    curves = [_drawable_points(panel, one) for one in panel.series]
+    right, bottom = corner[0] + PANEL_WIDTH - label_width, top + high
+    curves = [_drawable_points(panel, series) for series in panel.series]
     points = list(chain.from_iterable(curves))
     x = make_chart_axis([point[0] for point in points], left, right, log=panel.x_log, low=panel.x_from)
-    heights = [point[1] for point in points] + [one for one in (panel.guide,) if one is not None]
+    heights = [point[1] for point in points] + ([] if panel.guide is None else [panel.guide])
     y = make_chart_axis(heights, bottom, top, low=panel.y_from, high=panel.y_to)
     yield f'<g class="panel"><title>{_escape_line(panel.title, 200)}</title>'
-    yield f'<clipPath id="plot-{number_}">{_box(x, y, "")}</clipPath>'
+    yield f'<clipPath id="plot-{index}">{_box(x, y, "")}</clipPath>'
     yield _text((left, corner[1] + 22), _escape_line(panel.title, 62), size=14, weight=600)
     yield from _frame(panel, x, y)
-    # The strong ones are drawn last, over the others.
-    for one, curve in sorted(zip(panel.series, curves, strict=True), key=lambda pair: pair[0].is_highlighted):
-        yield from _curve(one, [(x.to_position(a), y.to_position(b)) for a, b in curve], looks[one.name], x, y, number_)
-    yield from _draw_labels(
-        panel, [[(x.to_position(a), y.to_position(b)) for a, b in curve] for curve in curves], looks, x, y
-    )
+    # Draw highlighted curves last, on top of the others.
+    placed = [[(x.to_position(a), y.to_position(b)) for a, b in curve] for curve in curves]
+    for series, curve in sorted(zip(panel.series, placed, strict=True), key=lambda pair: pair[0].is_highlighted):
+        yield from _curve(series, curve, looks[series.name], x, y, index)
+    yield from _draw_labels(panel, placed, looks, x, y)
     yield "</g>"
 
 
 def _drawable_points(panel: ChartPanel, series: ChartSeries) -> list[ChartPoint]:
-    """The points that an axis can show."""
+    """Return the points that the axes can show."""
     fit = ((float(a), float(b)) for a, b in series.points if abs(a) < MAX_DRAWN_VALUE and abs(b) < MAX_DRAWN_VALUE)
     return [(a, b) for a, b in fit if a > 1 / MAX_DRAWN_VALUE or not panel.x_log]
 
 
 def _frame(panel: ChartPanel, x: ChartAxis, y: ChartAxis) -> Iterator[str]:
-    """The grid, its numbers, and what the axes are; a goal's number takes the place of one that is too near."""
-    goal = panel.guide if panel.guide is not None and y.holds(panel.guide) else None
+    """Draw the grid, tick labels and axis labels. The label of the target replaces a tick label that is too close."""
+    target = panel.guide if panel.guide is not None and y.holds(panel.guide) else None
+    target_y = None if target is None else y.to_position(target)
+    label = partial(_text, fill=MUTED_COLOR, anchor="middle")
     for tick in y.ticks:
-        yield _draw_line((x.start, y.to_position(tick)), (x.stop, y.to_position(tick)), GRID_COLOR)
-        if goal is None or abs(y.to_position(tick) - y.to_position(goal)) >= FONT:
-            yield _text(
-                (x.start - 8, y.to_position(tick) + 4),
-                _escape_line(panel.y_format(tick), 12),
-                fill=MUTED_COLOR,
-                anchor="end",
-            )
+        across = y.to_position(tick)
+        yield _draw_line((x.start, across), (x.stop, across), GRID_COLOR)
+        if target_y is None or abs(across - target_y) >= FONT:
+            yield label((x.start - 8, across + 4), _escape_line(panel.y_format(tick), 12), anchor="end")
     for tick in x.ticks:
-        yield _draw_line((x.to_position(tick), y.start), (x.to_position(tick), y.stop), GRID_COLOR)
-        yield _text(
-            (x.to_position(tick), y.start + 18),
-            _escape_line(panel.x_format(tick), 12),
-            fill=MUTED_COLOR,
-            anchor="middle",
-        )
+        down = x.to_position(tick)
+        yield _draw_line((down, y.start), (down, y.stop), GRID_COLOR)
+        yield label((down, y.start + 18), _escape_line(panel.x_format(tick), 12))
     yield _box(x, y, f' fill="none" stroke="{MUTED_COLOR}" stroke-opacity="0.45"')
-    yield _text(
-        ((x.start + x.stop) / 2, y.start + 38), _escape_line(panel.x_label, 60), fill=MUTED_COLOR, anchor="middle"
-    )
-    aside = x.start - Y_AXIS_WIDTH + 10
-    middle = (y.start + y.stop) / 2
-    turned = f' transform="rotate(-90 {_format_coordinate(aside)} {_format_coordinate(middle)})"'
-    yield _text((aside, middle), _escape_line(panel.y_label, 46), fill=MUTED_COLOR, anchor="middle", more=turned)
-    if goal is not None:
-        yield _draw_line(
-            (x.start, y.to_position(goal)), (x.stop, y.to_position(goal)), MUTED_COLOR, ' stroke-opacity="0.7"'
-        )
-        yield _text(
-            (x.start - 8, y.to_position(goal) + 4), _escape_line(panel.y_format(goal), 12), weight=600, anchor="end"
-        )
+    yield label(((x.start + x.stop) / 2, y.start + 38), _escape_line(panel.x_label, 60))
+    left, middle = x.start - Y_AXIS_WIDTH + 10, (y.start + y.stop) / 2
+    rotation = f' transform="rotate(-90 {_number(left)} {_number(middle)})"'
+    yield label((left, middle), _escape_line(panel.y_label, 46), more=rotation)
+    if target is not None and target_y is not None:
+        yield _draw_line((x.start, target_y), (x.stop, target_y), MUTED_COLOR, ' stroke-opacity="0.7"')
+        yield _text((x.start - 8, target_y + 4), _escape_line(panel.y_format(target), 12), weight=600, anchor="end")
 
 
 def _curve(
-    series: ChartSeries, places: Sequence[ChartPoint], look: _SeriesLook, x: ChartAxis, y: ChartAxis, number_: int
+    series: ChartSeries, places: Sequence[ChartPoint], look: _SeriesLook, x: ChartAxis, y: ChartAxis, index: int
 ) -> Iterator[str]:
     if not places:
         return
     thick = 3.4 if series.is_highlighted else 1.9
-    line = " ".join(f"{_format_coordinate(a)},{_format_coordinate(b)}" for a, b in places)
+    line = " ".join(f"{_number(a)},{_number(b)}" for a, b in places)
     yield f'<g class="series"><title>{_escape_line(series.name, 200)}</title>'
     yield (
-        f'<polyline clip-path="url(#plot-{number_})" points="{line}" fill="none" stroke="{look.color}" '
+        f'<polyline clip-path="url(#plot-{index})" points="{line}" fill="none" stroke="{look.color}" '
         f'stroke-width="{thick}" stroke-linejoin="round" stroke-linecap="round"{DASHES[series.style]}/>'
     )
     marked = places if len(places) <= MAX_MARKED_POINTS else ()
-    near = 0.04  # a tick may lie a hair before the number that it is for
+    near = 0.04  # a tick may be a rounding error before its value
     inside = ((a, b) for a, b in marked if -near <= a - x.start <= x.stop - x.start + near)
     inside = ((a, b) for a, b in inside if -near <= b - y.stop <= y.start - y.stop + near)
     yield from (_draw_marker(place, look, 4.2 if series.is_highlighted else 3.2) for place in inside)
@@ -244,24 +223,22 @@ def _curve(
 
 
 def _draw_marker(place: ChartPoint, look: _SeriesLook, size: float, role: str = "mark") -> str:
-    """A circle, a square, a triangle or a diamond."""
+    """Draw a circle, a square, a triangle or a diamond."""
     a, b = place
     paint = f'class="{role}" fill="{look.color}" stroke="{BACKGROUND_COLOR}" stroke-width="0.8"'
     kind = look.shape % 4
     if kind == 0:
-        return f'<circle cx="{_format_coordinate(a)}" cy="{_format_coordinate(b)}" r="{size}" {paint}/>'
+        return f'<circle cx="{_number(a)}" cy="{_number(b)}" r="{size}" {paint}/>'
     corners = {
         1: ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
         2: ((0, -1.25), (1.15, 0.9), (-1.15, 0.9)),
         3: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
     }[kind]
-    shape = " ".join(
-        f"{_format_coordinate(a + size * across)},{_format_coordinate(b + size * down)}" for across, down in corners
-    )
+    shape = " ".join(f"{_number(a + size * across)},{_number(b + size * down)}" for across, down in corners)
     return f'<polygon points="{shape}" {paint}/>'
 
 
-# Names beside the ends of curves
+# Labels
 
 
 def _draw_labels(
@@ -273,42 +250,42 @@ def _draw_labels(
 ) -> Iterator[str]:
     ends = [min(max(curve[-1][1], y.stop), y.start) if curve else y.start for curve in curves]
     means = [_mean_height(curve, x, y) if curve else math.inf for curve in curves]
-    # Curves that end together stand in the order in which they run.
+    # Curves that end at the same height are labeled in the order of their mean height.
     order = sorted(range(len(ends)), key=lambda n: (round(ends[n] / LABEL_SPACING), means[n]))
     heights = spread_positions([ends[n] for n in order], LABEL_SPACING, y.stop + FONT / 2, y.start - FONT / 2)
-    led = all(abs(height - ends[n]) <= MAX_LABEL_SHIFT for n, height in zip(order, heights, strict=True))
-    if not led or any(x.stop - curve[-1][0] > MAX_LEADER_SHARE * (x.stop - x.start) for curve in curves if curve):
-        led = False
+    max_length = MAX_LEADER_SHARE * (x.stop - x.start)
+    has_leaders = all(abs(height - ends[n]) <= MAX_LABEL_SHIFT for n, height in zip(order, heights, strict=True))
+    has_leaders = has_leaders and all(x.stop - curve[-1][0] <= max_length for curve in curves if curve)
+    if not has_leaders:
         order.sort(key=lambda n: means[n])
     for n, height in zip(order, heights, strict=True):
-        one, look = panel.series[n], looks[panel.series[n].name]
-        begin, stop = x.stop + 14, x.stop + 38
-        if curves[n] and led:
-            yield _draw_line(
-                (curves[n][-1][0], ends[n]), (begin, height), look.color, ' stroke-opacity="0.5" stroke-width="0.7"'
-            )
-        width = f' stroke-width="{3.4 if one.is_highlighted else 1.9}"{DASHES[one.style]}'
-        yield _draw_line((begin, height), (stop, height), look.color, width)
+        series, look = panel.series[n], looks[panel.series[n].name]
+        start, stop = x.stop + 14, x.stop + 38
+        if curves[n] and has_leaders:
+            leader = ' stroke-opacity="0.5" stroke-width="0.7"'
+            yield _draw_line((curves[n][-1][0], ends[n]), (start, height), look.color, leader)
+        width, weight = (3.4, 600) if series.is_highlighted else (1.9, 400)
+        yield _draw_line((start, height), (stop, height), look.color, f' stroke-width="{width}"{DASHES[series.style]}')
         if len(curves[n]) <= MAX_MARKED_POINTS:
-            yield _draw_marker(((begin + stop) / 2, height), look, 3.2, "sample")
-        weight = 600 if one.is_highlighted else 400
-        yield _text(
-            (stop + 6, height + 4), _escape_line(one.name, MAX_NAME_CHARS), weight=weight, more=' class="label"'
-        )
+            yield _draw_marker(((start + stop) / 2, height), look, 3.2, "sample")
+        name = _escape_line(series.name, MAX_NAME_CHARS)
+        yield _text((stop + 6, height + 4), name, weight=weight, more=' class="label"')
 
 
 def _mean_height(curve: Sequence[ChartPoint], x: ChartAxis, y: ChartAxis) -> float:
-    """The mean over the whole plot of the best that a curve has reached so far; it begins at the bottom."""
+    """Return the mean over the plot of the best height that a curve has reached so far, starting at the bottom."""
     looks = (x.start + (x.stop - x.start) * n / HEIGHT_SAMPLES for n in range(1, HEIGHT_SAMPLES + 1))
     return sum(min((b for a, b in curve if a <= look), default=y.start) for look in looks) / HEIGHT_SAMPLES
 
 
 def spread_positions(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places in this order, `gap` from one to the next, as near to the wished ones as can be, and between the ends."""
+    """Return positions in the same order, at least `gap` apart, as close to the wished ones as possible and within
+    limits.
+    """
     pools: list[tuple[float, int]] = []
     for n, place in enumerate(wished):
         sum_, count = place - n * gap, 1
-        # Whoever would stand before the last one stands with it, at the middle of all that do.
+        # A position that would precede the last pool joins it; a pool is centered on its wished positions.
         while pools and pools[-1][0] / pools[-1][1] > sum_ / count:
             before = pools.pop()
             sum_, count = sum_ + before[0], count + before[1]
@@ -318,15 +295,15 @@ def spread_positions(wished: Sequence[float], gap: float, low: float, high: floa
     return [min(max(place, low), last) + n * gap for n, place in enumerate(shifted)]
 
 
-# Marks on paper
+# SVG elements
 
 
-def _format_coordinate(value: float) -> str:
+def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
 def _escape_line(text: str, width: int) -> str:
-    """One line of text that no reader takes for anything else; two signs of Unicode are none in XML."""
+    """Shorten a text to one escaped line. U+FFFE and U+FFFF are not allowed in XML."""
     return escape(shorten(text.replace("\ufffe", "").replace("\uffff", ""), width))
 
 
@@ -344,19 +321,16 @@ def _text(
     anchor: str = "start",
     more: str = "",
 ) -> str:
-    """Words that are safe already."""
-    look = f'font-size="{_format_coordinate(size)}" font-weight="{weight}" fill="{fill}" text-anchor="{anchor}"'
-    return f'<text x="{_format_coordinate(place[0])}" y="{_format_coordinate(place[1])}" {look}{more}>{words}</text>'
+    """Return a text element; the words must already be escaped."""
+    look = f'font-size="{_number(size)}" font-weight="{weight}" fill="{fill}" text-anchor="{anchor}"'
+    return f'<text x="{_number(place[0])}" y="{_number(place[1])}" {look}{more}>{words}</text>'
 
 
-def _draw_line(start: ChartPoint, stop: ChartPoint, colour: str, more: str = "") -> str:
-    ends = (
-        f'x1="{_format_coordinate(start[0])}" y1="{_format_coordinate(start[1])}" '
-        f'x2="{_format_coordinate(stop[0])}" y2="{_format_coordinate(stop[1])}"'
-    )
-    return f'<line {ends} stroke="{colour}"{more}/>'
+def _draw_line(start: ChartPoint, stop: ChartPoint, color: str, more: str = "") -> str:
+    ends = f'x1="{_number(start[0])}" y1="{_number(start[1])}" x2="{_number(stop[0])}" y2="{_number(stop[1])}"'
+    return f'<line {ends} stroke="{color}"{more}/>'
 
 
 def _box(x: ChartAxis, y: ChartAxis, more: str) -> str:
-    size = f'width="{_format_coordinate(x.stop - x.start)}" height="{_format_coordinate(y.start - y.stop)}"'
-    return f'<rect x="{_format_coordinate(x.start)}" y="{_format_coordinate(y.stop)}" {size}{more}/>'
+    size = f'width="{_number(x.stop - x.start)}" height="{_number(y.start - y.stop)}"'
+    return f'<rect x="{_number(x.start)}" y="{_number(y.stop)}" {size}{more}/>'

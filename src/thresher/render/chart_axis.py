@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ChartAxis(NamedTuple):
-    """From values to places."""
+    """Maps values to coordinates."""
 
     low: float
     high: float
@@ -17,15 +17,12 @@ class ChartAxis(NamedTuple):
 
     def to_position(self, value: float) -> float:
         """Return the coordinate of a value."""
-        low, high, value = (math.log(one) if self.log else one for one in (self.low, self.high, value))
+        low, high, value = (math.log(number) if self.log else number for number in (self.low, self.high, value))
         return self.start + (value - low) / (high - low) * (self.stop - self.start)
 
     def holds(self, value: float) -> bool:
-        """Return whether a value is within the limits."""
+        """Report whether a value is within the limits."""
         return self.low <= value <= self.high
-
-
-# Axes
 
 
 def make_chart_axis(
@@ -40,8 +37,8 @@ def make_chart_axis(
     """Build an axis for values, with its ticks."""
     values = values or (1.0, 10.0)
     if log:
-        values = [one for one in values if low is None or one >= low > 0] or values
-        # A little room at both ends, also where all is at one place.
+        values = [value for value in values if low is None or value >= low > 0] or values
+        # Add a margin at both ends, even if all values are equal.
         room = max((max(values) / min(values)) ** 0.04, 1.1)
         least, most = min(values) / room, max(values) * room
         least = low if low is not None and 0 < low < most else least
@@ -55,7 +52,7 @@ def make_chart_axis(
 
 
 def _limits(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """The ends that were given, else those of the values; never the same, and in order."""
+    """Return the given limits, or else those of the values. They are in order and never equal."""
     least = low if low is not None else min(*values, values[0] if high is None else high)
     most = high if high is not None and high > least else max(*values, least)
     if most - least > 1e-9 * max(abs(least), abs(most), 1):
@@ -65,7 +62,7 @@ def _limits(values: Sequence[float], low: float | None, high: float | None) -> t
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:
-    """Round numbers from below the one to above the other."""
+    """Return round numbers that enclose both limits."""
     rough = (high - low) / 5
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * times for times in (1, 2, 2.5, 5, 10) if unit * times >= rough * 0.999)
@@ -74,7 +71,7 @@ def _linear_ticks(low: float, high: float) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """Round numbers between, at about equal factors."""
+    """Return round numbers within the limits, at about equal ratios."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [times * 10.0**exponent for exponent in exponents for times in (1, 2, 5)]
-    return [one for one in found if low <= one <= high]
+    ticks = [times * 10.0**exponent for exponent in exponents for times in (1, 2, 5)]
+    return [value for value in ticks if low <= value <= high]

@@ -1,4 +1,4 @@
-"""A few messages of a session, around one that a search has found."""
+"""Render the messages around a search hit."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
 
 def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False) -> Iterator["RichText"]:
-    """The message with that number, and as many as `context` on each side of it."""
+    """Render the message with index `at` and up to `context` messages on each side."""
     yield from _heading(session)
-    every = list(_iter_messages(session))
-    for number in _excerpt_range(len(every), at, context):
-        message, history = every[number]
-        calls = {part.id: part for other in history for part in other.calls}
+    numbered = list(_iter_messages(session))
+    for number in _excerpt_range(len(numbered), at, context):
+        message, history = numbered[number]
+        calls = {part.id: part for another in history for part in another.calls}
         yield _rule(f"#{format_count(number)}{' ◀' if number == at else ''}")
         yield from _message(message, calls, full=full)
-    yield _rule(f"{format_count(len(every))} messages in all, counted from 0")
+    yield _rule(f"{format_count(len(numbered))} messages in total, numbered from 0")
 
 
 def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
-    """The same as plain values: the facts, and `messages` in place of all of them."""
+    """Return the same as a JSON value, with `messages` instead of all segments and branches."""
     value = session_value(session)
-    every = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
-    shown = _excerpt_range(len(every), at, context)
-    return value | {"around": at, "messages": [{"message_index": number, **every[number]} for number in shown]}
+    messages = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
+    numbers = _excerpt_range(len(messages), at, context)
+    return value | {"around": at, "messages": [{"message_index": number, **messages[number]} for number in numbers]}
 
 
 def message_count(session: Session) -> int:
-    """How many messages have a number: those that a compaction repeats too."""
+    """Return the number of messages, including those that a compaction repeats."""
     return sum(1 for _ in _iter_messages(session))
 
 

@@ -1,11 +1,11 @@
-"""What memory finds, as lines for a person and as plain values for a program.
+"""Render search results and archive reports as styled lines and as JSON values.
 
-A line is pieces of text, each with a style. A terminal gets the styles; where nobody looks at colours the pieces are
-put together as they are and nothing else needs to be imported, since an agent that searches waits for it.
+A line consists of styled texts. A terminal applies the styles. Otherwise the texts are joined without importing a
+rendering library, since an agent waits for its search result.
 
-What an agent reads of this it writes into its own transcript, and the next sync reads that. So what goes into a
-pipe stands between `<thresher-recall>` marks that name the sessions; text that could close the mark is changed. All
-words of a transcript go through `strip_control_codes`, and a line of the screen is never broken by one of theirs.
+An agent writes what it reads into its own transcript, which the next sync reads. So output to a pipe is enclosed in
+`<thresher-recall>` tags with the session ids, and text that could close the tag is changed. All transcript text goes
+through `strip_control_codes` and cannot break a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,14 +43,14 @@ EXCLUSION_LABELS = {
     "current session": "in the current session",
     "short": "too short",
     "interruption": "in interruptions",
-    "error": "in errors of an API",
+    "error": "in API errors",
     "command": "in commands",
-    "editor": "in the editor's state",
+    "editor": "in editor state",
     "harness": "from the harness",
     "syntax": "in calls written as text",
     "system": "in system prompts",
 }
-"""Why something is left out, in words; a reason that is not here speaks for itself."""
+"""Descriptions of exclusion reasons. Other reasons are shown unchanged."""
 
 
 _SYNC_KEYS = {
@@ -60,54 +60,56 @@ _SYNC_KEYS = {
     "forgotten_again": "skipped_forgotten",
 }
 _ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
-"""JSON names of fields whose own names are columns in the archive."""
+"""JSON names of fields that are named after archive columns."""
 
 
 class StyledLine(NamedTuple):
-    """One line; where a terminal must wrap it, its later rows start under the character `hang`."""
+    """A line of output. If a terminal wraps it, later rows are indented."""
 
     spans: tuple[tuple[str, str], ...]
-    """Texts, each with its style."""
+    """Texts with their styles."""
     hanging_indent: int = 0
     no_wrap: bool = False
-    """A command, to be copied: never wrapped."""
+    """Do not wrap, so that a command can be copied."""
 
     @property
     def text(self) -> str:
-        """All of it, without styles."""
+        """Text without styles."""
         return "".join(text for text, _ in self.spans)
 
 
 def search_result_lines(
-    answer: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
+    results: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
 ) -> Iterator[StyledLine]:
-    """What was found: each session with its best messages, then how many there are and what was left out.
+    """Render sessions with their best messages, then the totals and exclusions.
 
-    `where` says to `show` where the sessions lie, if that is not known; `following` is the command for the next page.
+    `where` contains options that `show` needs to locate the sessions; `following` is the command for the next page.
     """
-    names = shorten_session_ids([session.id for session in answer.sessions])
-    for session, name in zip(answer.sessions, names, strict=True):
+    names = shorten_session_ids([session.id for session in results.sessions])
+    for session, name in zip(results.sessions, names, strict=True):
         yield from _session_hit_lines(session, name, f"{program} show {quote(name)}{where}")
         yield _styled_line("")
-    yield from _summary_lines(answer, following)
+    yield from _summary_lines(results, following)
 
 
-def no_result_lines(answer: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
-    """What to do where nothing was found."""
+def no_result_lines(results: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
+    """Render suggestions for a search without results."""
     if not sizes.sessions:
-        yield _styled_line("Nothing is remembered yet: no session was found on this machine.", "bold")
-        yield _styled_line(f"Sessions elsewhere: {program} search WORDS… --source PATH; samples: {program} demo")
+        yield _styled_line("The archive is empty: no sessions were found on this machine.", "bold")
+        yield _styled_line(
+            f"To search other folders: {program} search WORDS… --source PATH. To try samples: {program} demo"
+        )
         return
-    kept = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
-    yield _styled_line(f"Nothing found in {kept}.", "bold")
-    tries = [
-        "other words for it, or only the beginning of one: migrat*",
-        "fewer conditions (--require, --project, --since, --role, …)",
-        "what tools printed: --field output; file names: --field paths",
-        "what is left out otherwise: --all",
+    archived = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
+    yield _styled_line(f"No matches in {archived}.", "bold")
+    suggestions = [
+        "other words, or a prefix: migrat*",
+        "fewer filters (--require, --project, --since, --role, …)",
+        "tool output: --field output; file names: --field paths",
+        "texts that are excluded by default: --all",
     ]
-    yield from (StyledLine((("  try ", "dim"), (one, ""))) for one in tries)
-    yield from _excluded_count_lines(answer.excluded)
+    yield from (StyledLine((("  try ", "dim"), (suggestion, ""))) for suggestion in suggestions)
+    yield from _excluded_count_lines(results.excluded)
 
 
 def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[StyledLine]:
@@ -116,18 +118,18 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
     facts += [bar, (_format_local_minute(session.time), "")] if session.time else []
     facts += [bar, (f"sub-agent of {shorten_session_ids([session.parent])[0]}", "")] if session.parent else []
-    facts += [bar, ("from the archive: its file is gone", "yellow")] if session.gone else []
+    facts += [bar, ("from the archive: the file is gone", "yellow")] if session.gone else []
     yield StyledLine(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
-    told = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
-    yield _styled_line(f"  {told}", "dim", hang=2)
+    description = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
+    yield _styled_line(f"  {description}", "dim", hang=2)
     yield from map(_hit_line, session.hits)
     more = session.matches - len(session.hits)
     if more > 0:
         yield _styled_line(f"  ... and {plural(more, 'more match', 'more matches')}", "dim")
     if session.family:
         ids = ", ".join(shorten_session_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
-        yield _styled_line(f"  also: {len(session.family)} of its family ({ids})", "dim", hang=2)
+        yield _styled_line(f"  related: {len(session.family)} of the same family ({ids})", "dim", hang=2)
     yield _command_line("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
     if session.resume:
         yield _command_line("resume:", strip_control_codes(session.resume).replace("\n", " "))
@@ -135,12 +137,12 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
 
 def _hit_line(hit: SearchHit) -> StyledLine:
     label = f"  [{_label(hit)}] "
-    pieces = ((label, _AUTHOR_STYLES.get(hit.author, "dim")), *_highlighted_spans(hit), (f"  #{hit.at}", "dim"))
-    return StyledLine(pieces, hanging_indent=len(label))
+    spans = ((label, _AUTHOR_STYLES.get(hit.author, "dim")), *_highlighted_spans(hit), (f"  #{hit.at}", "dim"))
+    return StyledLine(spans, hanging_indent=len(label))
 
 
 def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
-    """The text as one row, with what was looked for apart, and a sign where there is more of it."""
+    """Yield the text on one line, with highlighted matches and ellipses where it is truncated."""
     yield "… " if hit.cut[0] else "", "dim"
     position = 0
     for start, end in sorted(hit.marks):
@@ -152,55 +154,41 @@ def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
     yield " …" if hit.cut[1] else "", "dim"
 
 
-def _summary_lines(answer: SearchResults, following: str) -> Iterator[StyledLine]:
-    shown = len(answer.sessions)
-    some = f" ({shown} of them here, page {answer.page})" if shown < answer.found else ""
-    yield _styled_line(f"Found matches in {plural(answer.found, 'session')}{some}", "bold")
-    yield from _excluded_count_lines(answer.excluded)
+def _summary_lines(results: SearchResults, following: str) -> Iterator[StyledLine]:
+    shown = len(results.sessions)
+    page = f" ({shown} on page {results.page})" if shown < results.found else ""
+    yield _styled_line(f"Found matches in {plural(results.found, 'session')}{page}", "bold")
+    yield from _excluded_count_lines(results.excluded)
     if following:
         yield _command_line("next:  ", following, lead="")
 
 
 def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
-    told = [
-        f"{format_count(number)} {EXCLUSION_LABELS.get(reason, reason)}"
-        for reason, number in excluded.items()
-        if number
+    counts = [
+        f"{format_count(count)} {EXCLUSION_LABELS.get(reason, reason)}" for reason, count in excluded.items() if count
     ]
-    if told:
-        yield _styled_line(f"left out: {', '.join(told)}; --all lets them in", "dim")
+    if counts:
+        yield _styled_line(f"excluded: {', '.join(counts)}; use --all to include them", "dim")
 
 
-def search_result_value(answer: SearchResults) -> dict[str, Any]:
-    """The same for a program; the names are stable."""
+def search_result_value(results: SearchResults) -> dict[str, Any]:
+    """Return search results as a JSON value with stable names."""
     return {
-        "query": answer.query,
-        "sessions": [_session_value(session) for session in answer.sessions],
-        "total": answer.found,
-        "page": answer.page,
-        "has_more": answer.more,
-        "excluded": dict(answer.excluded),
+        "query": results.query,
+        "sessions": [_session_value(session) for session in results.sessions],
+        "total": results.found,
+        "page": results.page,
+        "has_more": results.more,
+        "excluded": dict(results.excluded),
     }
 
 
 def _session_value(session: SessionHit) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "agent": session.agent,
-        "project": session.project,
-        "branch": session.branch,
-        "title": session.title,
-        "file": session.file,
-        "line": session.line,
-        "score": session.score,
-        "matches": session.matches,
-        "time": _iso(session.time),
-        "family": list(session.family),
-        "parent": session.parent,
-        "file_deleted": session.gone,
-        "resume_command": session.resume,
-        "hits": [_hit_value(hit) for hit in session.hits],
-    }
+    fields = ("id", "agent", "project", "branch", "title", "file", "line", "score", "matches")
+    value = {field: getattr(session, field) for field in fields}
+    value |= {"time": _iso(session.time), "family": list(session.family), "parent": session.parent}
+    value |= {"file_deleted": session.gone, "resume_command": session.resume}
+    return value | {"hits": [_hit_value(hit) for hit in session.hits]}
 
 
 def _hit_value(hit: SearchHit) -> dict[str, Any]:
@@ -216,14 +204,14 @@ def _hit_value(hit: SearchHit) -> dict[str, Any]:
 
 
 def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterator[StyledLine]:
-    """What one session says about a question, with the places where it says so."""
+    """Render the answer to a question from one session, with citations."""
     session = recalled.session
     name = shorten_session_ids([session.id])[0]
     bar = (" | ", "dim")
-    place = abbreviate_home(shorten(session.project, 200)) or "(no folder)"
-    told = shorten(session.title, LONGEST_TITLE)
-    yield StyledLine(((place, "bold cyan"), bar, (name, "bold"), bar, (told or session.agent, "dim")))
-    gone = " (gone: this comes from the archive)" if session.gone else ""
+    project = abbreviate_home(shorten(session.project, 200)) or "(no folder)"
+    title = shorten(session.title, LONGEST_TITLE)
+    yield StyledLine(((project, "bold cyan"), bar, (name, "bold"), bar, (title or session.agent, "dim")))
+    gone = " (gone; shown from the archive)" if session.gone else ""
     yield StyledLine(
         (("file: ", "dim"), (abbreviate_home(shorten(session.file, 300)), "cyan"), (gone, "yellow")), no_wrap=True
     )
@@ -241,12 +229,12 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
     yield _styled_line(
         f"{plural(len(recalled.excerpts), 'excerpt')}, about {format_count(recalled.tokens)} tokens", "dim"
     )
-    best = max(recalled.excerpts, key=lambda one: len(one.marks))
+    best = max(recalled.excerpts, key=lambda excerpt: len(excerpt.marks))
     yield _command_line("show:  ", f"{program} show {quote(name)} --around {best.at}", lead="")
 
 
 def _label(hit: SearchHit) -> str:
-    """Who speaks, or what is done; what a harness or a memory tool put in a human's place has their name."""
+    """Return the author or action of a hit; harness and recalled text in a user message keep their author."""
     return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
 
 
@@ -258,49 +246,42 @@ def _citation(excerpt: Excerpt) -> StyledLine:
 
 
 def recall_value(recalled: RecallResult) -> dict[str, Any]:
-    """The same for a program."""
-    session = recalled.session
+    """Return a recall result as a JSON value."""
+    session = _session_value(recalled.session)
+    shown = ("id", "agent", "project", "branch", "title", "file", "file_deleted", "resume_command")
+    file = recalled.session.file
     return {
         "question": recalled.question,
         "is_answered": recalled.found,
         "answer": recalled.answer,
-        "session": {
-            "id": session.id,
-            "agent": session.agent,
-            "project": session.project,
-            "branch": session.branch,
-            "title": session.title,
-            "file": session.file,
-            "file_deleted": session.gone,
-            "resume_command": session.resume,
-        },
-        "excerpts": [
-            _hit_value(excerpt) | {"file": session.file, "tokens": excerpt.tokens} for excerpt in recalled.excerpts
-        ],
+        "session": {field: session[field] for field in shown},
+        "excerpts": [_hit_value(one) | {"file": file, "tokens": one.tokens} for one in recalled.excerpts],
         "tokens": recalled.tokens,
     }
 
 
-def sync_report_lines(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> Iterator[StyledLine]:
-    """What a sync did, and what is kept now."""
+def sync_report_lines(report: SyncReport, sizes: MemorySizes, excluded: Mapping[str, int]) -> Iterator[StyledLine]:
+    """Render the result of a sync and the archive's size."""
     if report.busy:
-        yield _styled_line("Another sync is at work; nothing was done here.", "bold yellow")
+        yield _styled_line("Another sync is running, so this one did nothing.", "bold yellow")
     else:
-        told = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
-        looked = sum(number for _, number in _file_counts(report))
+        counts = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
+        checked = sum(number for _, number in _file_counts(report))
         yield _styled_line(
-            f"{plural(looked, 'file')} looked at in {report.seconds:.1f} s: {', '.join(told) or 'none'}", "bold"
+            f"{plural(checked, 'file')} checked in {report.seconds:.1f} s: {', '.join(counts) or 'none'}", "bold"
         )
-        more = [f"forgot {plural(report.forgotten, 'session')} older than the retention"] if report.forgotten else []
-        again = report.forgotten_again
-        more += [f"{plural(again, 'session')} in these files stay forgotten"] if again else []
-        yield _styled_line("; ".join([plural(report.messages, "new message"), *more]))
+        summary = (
+            [f"forgot {plural(report.forgotten, 'session')} beyond the retention period"] if report.forgotten else []
+        )
+        remaining = report.forgotten_again
+        summary += [f"{plural(remaining, 'session')} in these files remain forgotten"] if remaining else []
+        yield _styled_line("; ".join([plural(report.messages, "new message"), *summary]))
     yield _styled_line(
-        f"Kept: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
+        f"Archived: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
         f"text {format_byte_size(sizes.text)}, archive {format_byte_size(sizes.archive)}, index "
         f"{format_byte_size(sizes.index)}"
     )
-    yield from exclusion_lines(left_out)
+    yield from exclusion_lines(excluded)
 
 
 def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
@@ -309,70 +290,70 @@ def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
         ("grown", report.grown),
         ("rewritten", report.rewritten),
         ("unchanged", report.unchanged),
-        ("gone (what they held is kept)", report.gone),
-        ("no conversation", report.foreign),
-        ("not readable", len(report.failed)),
+        ("gone (still archived)", report.gone),
+        ("without a conversation", report.foreign),
+        ("unreadable", len(report.failed)),
     ]
 
 
-def exclusion_lines(left_out: Mapping[str, int]) -> Iterator[StyledLine]:
-    """What a search does not look into, and how much of everything that is."""
-    reasons = _nonzero_reasons(left_out)
-    every = sum(left_out.values())
-    if not every:
+def exclusion_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
+    """Render how much text a search excludes, by reason."""
+    reasons = _nonzero_reasons(excluded)
+    total = sum(excluded.values())
+    if not total:
         return
-    gone = sum(reasons.values())
+    skipped = sum(reasons.values())
     yield _styled_line(
-        f"Left out of searches: {gone / every:.0%} of {plural(every, 'text')}; `search --all` lets it in"
+        f"Excluded from searches: {skipped / total:.0%} of {plural(total, 'text')}; `search --all` includes them"
     )
-    for reason, number in sorted(reasons.items(), key=lambda one: -one[1]):
+    for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
         yield _styled_line(
-            f"  {number / every:6.1%}  {format_count(number):>9}  {EXCLUSION_LABELS.get(reason, reason)}", "dim"
+            f"  {count / total:6.1%}  {format_count(count):>9}  {EXCLUSION_LABELS.get(reason, reason)}", "dim"
         )
 
 
-def _nonzero_reasons(left_out: Mapping[str, int]) -> dict[str, int]:
-    return {reason: number for reason, number in left_out.items() if reason and number}
+def _nonzero_reasons(excluded: Mapping[str, int]) -> dict[str, int]:
+    return {reason: count for reason, count in excluded.items() if reason and count}
 
 
-def sync_report_value(report: SyncReport, sizes: MemorySizes, left_out: Mapping[str, int]) -> dict[str, Any]:
-    """The same for a program."""
-    told = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
-    value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | told).items()}
-    return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(left_out)}
+def sync_report_value(report: SyncReport, sizes: MemorySizes, excluded: Mapping[str, int]) -> dict[str, Any]:
+    """Return the result of a sync as a JSON value."""
+    formatted = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
+    value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | formatted).items()}
+    return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(excluded)}
 
 
-def exclusion_value(left_out: Mapping[str, int]) -> dict[str, Any]:
-    """How much is left out, by reason, and as a share of all: texts, of which a message can have several."""
-    every = sum(left_out.values())
-    reasons = _nonzero_reasons(left_out)
-    return {"by_reason": reasons, "total": every, "share": sum(reasons.values()) / every if every else 0.0}
+def exclusion_value(excluded: Mapping[str, int]) -> dict[str, Any]:
+    """Return the number of excluded texts by reason and their share of all texts."""
+    total = sum(excluded.values())
+    reasons = _nonzero_reasons(excluded)
+    return {"by_reason": reasons, "total": total, "share": sum(reasons.values()) / total if total else 0.0}
 
 
 def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
-    """Sessions, one a line."""
-    names = shorten_session_ids([one.id for one in sessions])
-    for one, name in zip(sessions, names, strict=True):
-        time = one.ended or one.started
-        told = [
+    """Render sessions, one per line."""
+    names = shorten_session_ids([session.id for session in sessions])
+    for session, name in zip(sessions, names, strict=True):
+        time = session.ended or session.started
+        details = [
             _format_local_minute(time) if time else "",
-            plural(one.messages, "message"),
-            abbreviate_home(shorten(one.project, 60)),
+            plural(session.messages, "message"),
+            abbreviate_home(shorten(session.project, 60)),
         ]
-        facts = f"  {one.agent}  {'  '.join(filter(None, told))}"
-        title = shorten(redact(one.title), 60)
+        facts = f"  {session.agent}  {'  '.join(filter(None, details))}"
+        title = shorten(redact(session.title), 60)
         yield StyledLine(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hanging_indent=2)
 
 
-def archived_session_value(one: ArchivedSession) -> dict[str, Any]:
-    """A session that is kept, for a program; its number in the store says nothing outside."""
-    value: dict[str, Any] = to_builtins(one)
-    shown = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
-    return shown | {"title": redact(one.title)}
+def archived_session_value(session: ArchivedSession) -> dict[str, Any]:
+    """Return an archived session as a JSON value, without its internal key."""
+    value: dict[str, Any] = to_builtins(session)
+    fields = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
+    return fields | {"title": redact(session.title)}
 
 
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:
-    """Lines for a pipe: between marks that say whose words these are."""
+    """Enclose lines for a pipe in recall tags."""
     yield _styled_line(format_opening_tag(ids))
     for line in lines:
         yield StyledLine(((neutralize_tags(line.text), ""),))
@@ -380,7 +361,7 @@ def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Itera
 
 
 def _format_local_minute(time: datetime) -> str:
-    """The minute where whoever reads this is."""
+    """Format a time in the local time zone, to the minute."""
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 

@@ -1,7 +1,7 @@
-"""The marks around all that Thresher tells of past sessions.
+"""Tags that enclose all recalled text.
 
-What an agent reads of this it writes into its own transcript, and the next sync reads that: the marks say that it is
-no new work. Text that could open or close one is changed, so nothing inside can step out.
+An agent writes what it reads into its own transcript, which the next sync reads. The tags identify this text as
+recalled. Nested tags in the text are changed, so nothing can close the block early.
 """
 
 import re
@@ -15,18 +15,18 @@ _TAG = re.compile(r"<(?=/?thresher)", re.IGNORECASE)
 
 
 def format_opening_tag(ids: Iterable[str]) -> str:
-    """The first mark, with the sessions that it is told of."""
+    """Return the opening tag with the ids of the recalled sessions."""
     return (
         f"<{RECALL_TAG} "
-        f'sessions="{" ".join(neutralize_tags(strip_control_codes(one)).replace(chr(34), "") for one in ids)}">'
+        f'sessions="{" ".join(neutralize_tags(strip_control_codes(id)).replace(chr(34), "") for id in ids)}">'
     )
 
 
 def neutralize_tags(text: str) -> str:
-    """Text in which nothing opens or closes a mark."""
+    """Change the start of each tag in a text, so that it neither opens nor closes a block."""
     return _TAG.sub("‹", text)
 
 
 def wrap_recalled_text(text: str, ids: Iterable[str]) -> str:
-    """A text between marks."""
+    """Enclose a text in recall tags."""
     return f"{format_opening_tag(ids)}\n{neutralize_tags(strip_control_codes(text))}\n{CLOSING_TAG}"

@@ -1,13 +1,14 @@
-"""What a replay found, as tables in a terminal, as plain values, and as a picture.
+"""Render a replay report as terminal tables.
 
-The first table says what a policy needs to serve 95 % of the turns, the second what it does at each budget; where a
-line has no room for all budgets, there are several of the second. A name is never cut, for then two might look the
-same. Names and what a policy raised come from elsewhere: they are cleaned before they reach a terminal, and are no
-markup there. What is said to a person calls a model call a turn.
+The first table shows what each policy needs to serve 95 % of the turns, the second one its results at each budget. If a
+line is too narrow for all budgets, the second table is split. Names are never truncated, since two of them could then
+look the same. Names and error messages come from user files, so control codes are removed and markup is not
+interpreted. Output for people calls a model call a turn.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -37,107 +38,101 @@ if TYPE_CHECKING:
 
 NOT_REACHED = "not reached"
 CELL = 10
-"""The width of a cell of the second table, with the room beside it."""
+"""Width of a column in the second table, padding included."""
 MIN_NAME_WIDTH = 24
-"""What names have at least of a line; longer ones go on below."""
+"""Minimum width of the name column; longer names wrap."""
 MIN_INTERVAL_SESSIONS = 5
-"""Sessions below which an interval means little, and is not shown."""
+"""Minimum number of sessions for intervals; with fewer they mean little."""
 NumberFormatter = Callable[[float], str]
-"""A number as it is said."""
+"""Formats a number for display."""
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """All that is said of a replay."""
+    """Everything that a report shows."""
 
     prices: str
     results: SweepResults
     overall: SessionGroup
     formats: tuple[SessionGroup, ...]
-    """One each, where there are several."""
+    """One group per transcript format, if there are several."""
     bound: float | None
-    """The fewest tokens a turn at which anybody who keeps whole blocks can serve 95 %."""
+    """The minimum tokens per turn at which any strategy that keeps whole blocks can serve 95 %."""
 
     @property
     def minimum_costs(self) -> list[MinimumCost]:
-        """Those of all sessions."""
-        return [one for floors in self.results.floors.values() for one in floors]
+        """The minimum costs of all sessions."""
+        return list(chain.from_iterable(self.results.minimum_costs.values()))
 
 
 def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
-    """The figures of all sessions, and those of each format."""
+    """Score all sessions, and those of each format."""
     agents = dict.fromkeys(facts.agent for facts in results.sessions.values())
     by_agent = {
         agent: [key for key, facts in results.sessions.items() if facts.agent == agent]
         for agent in (agents if len(agents) > 1 else ())
     }
-    whole = score_group("", results.tallies, results.sessions)
-    floors = [one for of in results.floors.values() for one in of]
+    overall = score_group("", results.totals_by_setting, results.sessions)
+    minimum_costs = chain.from_iterable(results.minimum_costs.values())
     return ReplayReport(
         prices=prices,
         results=results,
-        overall=whole,
-        formats=tuple(score_group(agent, results.tallies, keys) for agent, keys in by_agent.items()),
-        bound=least_tokens(floors, TARGET_SERVED_SHARE) if whole.calls_with_references else None,
+        overall=overall,
+        formats=tuple(score_group(agent, results.totals_by_setting, keys) for agent, keys in by_agent.items()),
+        bound=least_tokens(minimum_costs, TARGET_SERVED_SHARE) if overall.calls_with_references else None,
     )
 
 
-# For a terminal
+# Terminal
 
 
 def replay_report_tables(report: ReplayReport, width: int) -> Iterator["RenderableType"]:
-    """What was measured, what each policy needs and does, and what was left out."""
+    """Yield the tables: the data, what each policy needs, its results by budget, and notes."""
     from rich.text import Text
 
-    whole = report.overall
+    overall = report.overall
     yield Text.assemble(
-        ("counterfactual replay", "bold cyan"),
-        f"  definition {REFERENCE_DEFINITION}   {plural(whole.sessions, 'session')}, {plural(whole.calls, 'turn')}, "
-        f"{format_count(whole.calls_with_references)} of them used earlier text "
-        f"({plural(whole.references, 'reference')})   "
-        f"prices: {report.prices}",
+        ("Replay of recorded sessions", "bold cyan"),
+        f"   {plural(overall.sessions, 'session')}, {plural(overall.calls, 'turn')}; "
+        f"{format_count(overall.calls_with_references)} of them reuse earlier text "
+        f"({plural(overall.references, 'reference')}, definition {REFERENCE_DEFINITION})   prices: {report.prices}",
     )
     yield ""
-    yield _requirements_table(whole)
+    yield _requirements_table(overall)
     yield Text(_legend(report), style="dim")
     yield ""
-    yield Text.assemble(("by budget: served @ tokens per turn / cost", "bold"))
-    yield from _budget_tables(whole.results, width)
-    for one in report.formats:
+    yield Text("By token budget: turns served @ tokens per turn / cost", style="bold")
+    yield from _budget_tables(overall.results, width)
+    for group in report.formats:
         yield ""
-        told = f"  {plural(one.sessions, 'session')}, {plural(one.calls, 'turn')}"
-        yield Text.assemble((strip_control_codes(one.name), "bold"), told)
-        yield _requirements_table(one)
+        counts = f"  {plural(group.sessions, 'session')}, {plural(group.calls, 'turn')}"
+        yield Text.assemble((strip_control_codes(group.name), "bold"), counts)
+        yield _requirements_table(group)
     yield ""
     for note in replay_notes(report):
         yield Text(note, style="dim")
 
 
-def _requirements_table(of: SessionGroup) -> "Table":
-    """What each policy needs; intervals stand below their figures."""
-    with_gap = _has_gap(of)
-    table = _table(("policy", "T95", "C95", "lost", *(("gap closed",) if with_gap else ())))
-    for curve, gap in ((line.curve, line.gap) for line in of.results):
-        # What is so by definition has nothing to do with chance.
+def _requirements_table(group: SessionGroup) -> "Table":
+    """Return the table of what each policy needs. Intervals are below their figures."""
+    has_gap, enough = _has_gap(group), group.sessions >= MIN_INTERVAL_SESSIONS
+    columns = [f"{name} at {TARGET}" for name in ("tokens", "cost", "lost")]
+    table = _table(("policy", *columns, *(("gap closed",) if has_gap else ())))
+    for curve, gap in ((result.curve, result.gap) for result in group.results):
+        # Figures fixed by definition have no interval.
         cells = [
-            _estimate_cell(curve.t95, format_thousands, of.sessions >= MIN_INTERVAL_SESSIONS),
-            _estimate_cell(
-                curve.c95, _format_ratio, of.sessions >= MIN_INTERVAL_SESSIONS and curve.name != FULL_HISTORY
-            ),
-            _estimate_cell(curve.lost95, format_rounded_percent, False, nothing=""),
+            _estimate_cell(curve.t95, format_thousands, enough),
+            _estimate_cell(curve.c95, _format_ratio, enough and curve.name != FULL_HISTORY),
+            _estimate_cell(curve.lost95, format_rounded_percent, False, missing=""),
         ]
-        if with_gap:
-            chance = of.sessions >= MIN_INTERVAL_SESSIONS and curve.name not in (WINDOW_BASELINE, ORACLE_BASELINE)
-            cells.append(
-                _estimate_cell(
-                    gap or IntervalEstimate(None), lambda value: format_rounded_percent(value, 0), chance, nothing=""
-                )
-            )
+        if has_gap:
+            varies = curve.name not in (WINDOW_BASELINE, ORACLE_BASELINE)
+            cells.append(_estimate_cell(gap or IntervalEstimate(None), _format_percent, enough and varies, missing=""))
         table.add_row(_name(curve), *cells)
     return table
 
 
 def _table(columns: Sequence[str]) -> "Table":
-    """Names on the left, which may go on in the next line, and figures, which may not."""
+    """Return a table with a wrapping name column on the left and figures that do not wrap."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -160,70 +155,72 @@ def _one_line(name: str) -> str:
 
 
 def _estimate_cell(
-    figure: IntervalEstimate, say: NumberFormatter, chance: bool, *, nothing: str = NOT_REACHED
+    figure: IntervalEstimate, format_number: NumberFormatter, with_interval: bool, *, missing: str = NOT_REACHED
 ) -> "Text":
-    """A figure, and below it how far chance may move it."""
+    """Return a figure with its interval on the next line."""
     from rich.text import Text
 
-    value = nothing if figure.value is None else say(figure.value)
-    told = _interval(figure, say) if chance and value else ""
-    return Text.assemble(value, *((("\n" + told, "dim"),) if told else ()))
+    value = missing if figure.value is None else format_number(figure.value)
+    interval = _interval(figure, format_number) if with_interval and value else ""
+    return Text.assemble(value, *((("\n" + interval, "dim"),) if interval else ()))
 
 
-def _has_gap(of: SessionGroup) -> bool:
-    return any(line.gap is not None and line.gap.value is not None for line in of.results)
+def _has_gap(group: SessionGroup) -> bool:
+    return any(result.gap is not None and result.gap.value is not None for result in group.results)
 
 
 def _legend(report: ReplayReport) -> str:
-    whole = report.overall
-    goal = format_rounded_percent(TARGET_SERVED_SHARE, 0)
+    overall = report.overall
     parts = [
-        f"A turn is one model call. T95: tokens per turn with which {goal} of those that used earlier text have all "
-        "that they used. C95: what that costs, fetching included; full history = 1. Lost: of what was used, what was "
-        "neither there nor said where to find.",
-        f"Gap closed: 0 % = {WINDOW_BASELINE}, 100 % = {ORACLE_BASELINE}."
-        if _has_gap(whole)
-        else _missing_gap_note(whole),
-        "Below a figure: 95 of 100 draws of the sessions, ∞ where it is not reached; none below "
-        f"{MIN_INTERVAL_SESSIONS} sessions."
-        if whole.sessions >= MIN_INTERVAL_SESSIONS
-        else f"No intervals: fewer than {MIN_INTERVAL_SESSIONS} sessions say too little of chance.",
-        ""
-        if report.bound is None
-        else f"No way that keeps whole blocks can do it with less than {format_thousands(report.bound)}.",
+        "A turn is one model call. It is served if its request contains all the earlier text that it reuses. "
+        f"Tokens at {TARGET}: tokens per turn at which {TARGET} of the turns that reuse earlier text are served. "
+        f"Cost at {TARGET}: the cost there, refetches included; sending the full history costs 1. "
+        f"Lost at {TARGET}: share of the reused text that is neither in the request nor recoverable."
     ]
-    return " ".join(part for part in parts if part)
+    if _has_gap(overall):
+        parts.append(f"Gap closed: 0 % = {WINDOW_BASELINE}, 100 % = {ORACLE_BASELINE} (it knows the future).")
+    else:
+        parts.append(_missing_gap_note(overall))
+    if overall.sessions >= MIN_INTERVAL_SESSIONS:
+        parts.append("Below a figure: its 95 % confidence interval; ∞ means not reached.")
+    else:
+        parts.append(f"Confidence intervals need at least {MIN_INTERVAL_SESSIONS} sessions.")
+    if report.bound is not None:
+        bound = format_thousands(report.bound)
+        parts.append(f"No policy that keeps or drops whole messages can serve {TARGET} with less than {bound} tokens.")
+    return " ".join(parts)
 
 
-def _missing_gap_note(whole: SessionGroup) -> str:
-    """What the column would need."""
-    if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {line.curve.name for line in whole.results}:
+def _missing_gap_note(group: SessionGroup) -> str:
+    """Return the requirements of the column `gap closed`."""
+    if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {result.curve.name for result in group.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (
-        f"Gap closed needs budgets at which {WINDOW_BASELINE} serves "
-        f"{format_rounded_percent(TARGET_SERVED_SHARE, 0)}, and with more than {ORACLE_BASELINE} does."
+        f"Gap closed needs budgets at which {WINDOW_BASELINE} serves {TARGET}, with more tokens than {ORACLE_BASELINE}."
     )
 
 
-def _budget_tables(lines: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
-    """Rows are policies, columns budgets, as many beside each other as a line has room for; then who takes none."""
+def _budget_tables(results: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
+    """Yield tables of policies by budgets, split to fit the width, then the policies without a budget."""
     from rich.text import Text
 
-    budgets = sorted({score.budget for line in lines for score in line.curve.scores if score.budget is not None})
-    names = max((len(_one_line(line.curve.name)) for line in lines), default=0)
-    room = max(1, (width - min(names, MIN_NAME_WIDTH) - 2) // CELL)
-    for start in range(0, len(budgets), room):
-        some = budgets[start : start + room]
-        table = _table(("budget", *(format_thousands(one, 0 if one % 1000 == 0 else 1) for one in some)))
-        for curve in (line.curve for line in lines):
-            by = {score.budget: score for score in curve.scores}
-            if None not in by:
-                table.add_row(_name(curve), *(_cell(by[one], "\n@ ", "\n/ ") if one in by else "" for one in some))
+    curves = [result.curve for result in results]
+    budgets = sorted({score.budget for curve in curves for score in curve.scores if score.budget is not None})
+    name_width = max((len(_one_line(curve.name)) for curve in curves), default=0)
+    count = max(1, (width - min(name_width, MIN_NAME_WIDTH) - 2) // CELL)
+    for start in range(0, len(budgets), count):
+        part = budgets[start : start + count]
+        table = _table(("budget", *(format_thousands(budget, 0 if budget % 1000 == 0 else 1) for budget in part)))
+        for curve in curves:
+            scores = {score.budget: score for score in curve.scores}
+            if None not in scores:
+                cells = (_cell(scores[budget], "\n@ ", "\n/ ") if budget in scores else "" for budget in part)
+                table.add_row(_name(curve), *cells)
         yield table
-    for curve in (line.curve for line in lines):
+    for curve in curves:
         for score in curve.scores:
             if score.budget is None:
-                yield Text(f"{_one_line(curve.name)}, which has no budget: {_cell(score, ' @ ', ' / ')}")
+                yield Text(f"{_one_line(curve.name)} (no budget): {_cell(score, ' @ ', ' / ')}")
 
 
 def _cell(score: BudgetScore, tokens: str, cost: str) -> str:
@@ -234,56 +231,62 @@ def _cell(score: BudgetScore, tokens: str, cost: str) -> str:
 
 
 def replay_notes(report: ReplayReport) -> Iterator[str]:
-    """What was left out, and how far the figures go."""
+    """Yield notes on skipped data and on the limits of the figures."""
     results = report.results
     kinds = Counter(failure.kind for failure in results.failures)
-    aside = [
-        f"{plural(results.short, 'recording')} of fewer than {MIN_RECORDED_CALLS} turns" if results.short else "",
-        f"{plural(kinds['format'], 'file')} in no known format" if kinds["format"] else "",
-        f"{plural(kinds['read'], 'file')} that cannot be read" if kinds["read"] else "",
+    skipped = [
+        f"{plural(results.short, 'recording')} with fewer than {MIN_RECORDED_CALLS} turns" if results.short else "",
+        f"{plural(kinds['format'], 'file')} of unknown format" if kinds["format"] else "",
+        f"{plural(kinds['read'], 'unreadable file')}" if kinds["read"] else "",
     ]
-    if any(aside):
-        yield f"left out: {', '.join(one for one in aside if one)}"
-    for curve in (line.curve for line in report.overall.results if line.curve.excluded_sessions):
-        yield (
-            f"{_one_line(curve.name)} could not take {plural(curve.excluded_sessions, 'session')}: left out of its rows"
-        )
+    if any(skipped):
+        yield f"Skipped: {', '.join(filter(None, skipped))}."
+    for curve in (result.curve for result in report.overall.results if result.curve.excluded_sessions):
+        sessions = plural(curve.excluded_sessions, "session")
+        yield f"{_one_line(curve.name)} failed on {sessions}; its rows exclude them."
     projects = {facts.project for facts in results.sessions.values() if facts.project}
     if report.overall.sessions < MIN_INTERVAL_SESSIONS or len(projects) == 1:
-        of = f" of {plural(len(projects), 'project')}" if projects else ""
-        yield f"these figures are of {plural(report.overall.sessions, 'session')}{of}; others may differ"
+        scope = f" of {plural(len(projects), 'project')}" if projects else ""
+        yield f"Based on {plural(report.overall.sessions, 'session')}{scope}; other sessions may give other figures."
 
 
 def replay_failure_text(failure: ReplayFailure) -> str:
-    """A failure in a sentence."""
+    """Format a failure as one sentence."""
     return strip_control_codes(
-        f"{failure.way} could not take {failure.file}: {failure.error}" if failure.way else failure.error
+        f"{failure.strategy} failed on {failure.file}: {failure.error}" if failure.strategy else failure.error
     )
 
 
-def format_estimate(figure: IntervalEstimate, say: NumberFormatter) -> str:
-    """A figure in one line, how far chance may move it in brackets."""
-    value = NOT_REACHED if figure.value is None else say(figure.value)
-    told = _interval(figure, say)
-    return f"{value} ({told})" if told else value
+def format_estimate(figure: IntervalEstimate, format_number: NumberFormatter) -> str:
+    """Format a figure in one line, with its interval in parentheses."""
+    value = NOT_REACHED if figure.value is None else format_number(figure.value)
+    interval = _interval(figure, format_number)
+    return f"{value} ({interval})" if interval else value
 
 
-def _interval(figure: IntervalEstimate, say: NumberFormatter) -> str:
+def _interval(figure: IntervalEstimate, format_number: NumberFormatter) -> str:
     if figure.interval is None or figure.interval == (None, None):
         return ""
     low, high = figure.interval
-    return f"{'−∞' if low is None else say(low)} to {'∞' if high is None else say(high)}"
+    return f"{'−∞' if low is None else format_number(low)} to {'∞' if high is None else format_number(high)}"
 
 
 def format_thousands(value: float, places: int = 1) -> str:
-    """Tokens: 36.5k."""
+    """Format tokens: 36.5k."""
     return f"{value / 1000:.{places}f}k"
 
 
 def format_rounded_percent(value: float, places: int = 1) -> str:
-    """A share of one; a small one below nothing is nothing."""
+    """Format a share as percent. A value that rounds to zero has no minus sign."""
     return f"{round(100 * value, places) + 0.0:.{places}f} %".replace("-", "−")
+
+
+def _format_percent(value: float) -> str:
+    return format_rounded_percent(value, 0)
 
 
 def _format_ratio(value: float) -> str:
     return f"{value:.2f}"
+
+
+TARGET = _format_percent(TARGET_SERVED_SHARE)

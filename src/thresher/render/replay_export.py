@@ -1,12 +1,13 @@
-"""A replay report as a chart and as JSON values."""
+"""Convert a replay report to a chart and to JSON values."""
 
 from collections.abc import Sequence
-from math import floor as whole_below
-from typing import TYPE_CHECKING, Any
+from math import floor
+from typing import Any
 
 import msgspec
 
 from thresher.render.chart import ChartPanel, ChartSeries, format_percent, render_chart
+from thresher.render.replay import ReplayReport
 from thresher.render.text import plural
 from thresher.replay.references import REFERENCE_DEFINITION
 from thresher.replay.scores import (
@@ -22,49 +23,45 @@ from thresher.replay.strategies.registry import PEER_STRATEGIES, is_baseline
 from thresher.replay.strategies.upper_bound import most_served
 from thresher.replay.sweep_results import ReplayFailure
 
-if TYPE_CHECKING:
-    pass
-from thresher.render.replay import ReplayReport
-
 BOUND_POINTS = 60
 LEFT_MARGIN_FACTOR = 1.6
-"""How far to the left of all policies the picture begins, as a factor: the bound is seen to come from there."""
+"""Factor by which the chart extends to the left of all policies, so that the upper bound is visible."""
 BOUND_START_SHARE = 1 / 1000
-"""Where the bound is drawn from, against the most that anybody sends."""
+"""Start of the drawn upper bound, relative to the maximum tokens per turn."""
 
 
-# For programs
+# JSON
 
 
 def replay_report_value(report: ReplayReport) -> dict[str, Any]:
-    """All of it; the names are stable for other programs."""
-    whole, results = report.overall, report.results
-    full = results.tallies.get(StrategySetting(FULL_HISTORY, None), {})
+    """Return the report as JSON values. The keys are stable."""
+    overall, results = report.overall, report.results
+    full = results.totals_by_setting.get(StrategySetting(FULL_HISTORY, None), {})
     return {
         "reference_definition": REFERENCE_DEFINITION,
         "prices": report.prices,
-        "strategies": [_strategy_value(line) for line in whole.results],
+        "strategies": [_strategy_value(result) for result in overall.results],
         "upper_bound": {
             "tokens_at_95": report.bound,
             "points": [{"tokens_per_turn": x, "served": y} for x, y in _bound_points(report)],
         },
-        "calls": whole.calls,
-        "calls_with_references": whole.calls_with_references,
-        "references": whole.references,
+        "calls": overall.calls,
+        "calls_with_references": overall.calls_with_references,
+        "references": overall.references,
         "sessions": [
-            {**msgspec.to_builtins(facts), "references": sum(full[key].needles.values()) if key in full else 0}
+            {**msgspec.to_builtins(facts), "references": sum(full[key].references.values()) if key in full else 0}
             for key, facts in results.sessions.items()
         ],
         "formats": [
             {
-                "name": one.name,
-                "sessions": one.sessions,
-                "calls": one.calls,
-                "calls_with_references": one.calls_with_references,
-                "references": one.references,
-                "strategies": [_strategy_value(line) for line in one.results],
+                "name": group.name,
+                "sessions": group.sessions,
+                "calls": group.calls,
+                "calls_with_references": group.calls_with_references,
+                "references": group.references,
+                "strategies": [_strategy_value(result) for result in group.results],
             }
-            for one in report.formats
+            for group in report.formats
         ],
         "short_recordings": results.short,
         "failures": [replay_failure_value(failure) for failure in results.failures],
@@ -72,13 +69,12 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
 
 
 def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
-    """Something that could not be replayed."""
-    kind = "strategy" if failure.kind == "way" else failure.kind
-    return {"file": failure.file, "strategy": failure.way, "error": failure.error, "kind": kind}
+    """Return a failure as JSON values."""
+    return {"file": failure.file, "strategy": failure.strategy, "error": failure.error, "kind": failure.kind}
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:
-    """A policy at the budget that it is best told at, its figures at 95 %, and all its points."""
+    """Return the scores of a policy at its best budget, its figures at 95 %, and all its points."""
     curve = line.curve
     best = curve.best
     gap = line.gap or IntervalEstimate(None)
@@ -97,38 +93,37 @@ def _strategy_value(line: StrategyResult) -> dict[str, Any]:
     }
 
 
-# As a picture
+# Chart
 
 
 def replay_report_chart(report: ReplayReport) -> str:
-    """Two panels, as an SVG: what is served with so many tokens, and at such a cost."""
+    """Return an SVG with two panels: turns served by tokens per turn, and by cost."""
     curves = [line.curve for line in report.overall.results if line.curve.scores]
-    ours = _find_highlighted_name([curve.name for curve in curves])
-    # One that serves far less than the curve that matters is cut off, or all others would be pressed into a corner.
-    shown = [curve for curve in curves if curve.name == ours] or curves
-    least = min((score.served for curve in shown for score in curve.scores), default=0.0)
-    start = max(0.0, whole_below(20 * least) / 20 - 0.05)
-    tokens = [_series(curve, "tokens_per_turn", ours) for curve in curves]
-    costs = [_series(curve, "cost_with_refetch", ours) for curve in curves]
+    highlighted = _find_highlighted_name([curve.name for curve in curves])
+    # Crop policies that serve far less than the highlighted one, since they would compress all other curves.
+    shown = [curve for curve in curves if curve.name == highlighted] or curves
+    min_served = min((score.served for curve in shown for score in curve.scores), default=0.0)
+    start = max(0.0, floor(20 * min_served) / 20 - 0.05)
+    by_tokens = [_series(curve, "tokens_per_turn", highlighted) for curve in curves]
+    by_cost = [_series(curve, "cost_with_refetch", highlighted) for curve in curves]
     bound = ChartSeries("bound", _bound_curve(report), "dotted")
-    sent = (score.tokens_per_turn for curve in curves for score in curve.scores if score.served >= start)
-    least_sent = min(sent, default=0.0)
-    whole = report.overall
+    visible = (score.tokens_per_turn for curve in curves for score in curve.scores if score.served >= start)
+    x_from = min(visible, default=0.0) / LEFT_MARGIN_FACTOR or None
+    overall = report.overall
     return render_chart(
         [
-            _panel(
-                "What tokens buy", "tokens per turn", [*tokens, bound], start, least_sent / LEFT_MARGIN_FACTOR or None
-            ),
-            _panel("What money buys", "cost with re-fetches, full history = 1", costs, start),
+            _panel("Turns served by tokens", "tokens per turn", [*by_tokens, bound], start, x_from),
+            _panel("Turns served by cost", "cost with refetches, full history = 1", by_cost, start),
         ],
-        title="Turns that had all they used, by policy",
-        note=f"{plural(whole.sessions, 'session')}, {plural(whole.calls, 'turn')}, definition {REFERENCE_DEFINITION}, "
-        f"prices: {report.prices}. Dashed: controls and oracles. Dotted: nobody who keeps whole blocks can lie above.",
+        title="Turns whose request contains all the text they reuse, by policy",
+        note=f"{plural(overall.sessions, 'session')}, {plural(overall.calls, 'turn')}, definition "
+        f"{REFERENCE_DEFINITION}, prices: {report.prices}. Dashed: baselines and oracles. Dotted: upper bound for "
+        "policies that keep or drop whole messages.",
     )
 
 
 def _find_highlighted_name(names: Sequence[str]) -> str:
-    """Whose curve stands out: the default's, else that of the first policy that is the user's choice."""
+    """Return the name of the highlighted curve: `auto`, or else the first policy that is neither baseline nor peer."""
     if "auto" in names:
         return "auto"
     return next((name for name in names if not is_baseline(name) and name not in PEER_STRATEGIES), "")
@@ -143,7 +138,7 @@ def _panel(
         "turns served",
         series,
         y_format=format_percent,
-        x_log=True,  # so that one who needs far more than the others leaves them room
+        x_log=True,  # keeps the other curves readable next to one that needs far more
         x_from=x_from,
         y_from=start,
         y_to=1.0,
@@ -157,22 +152,21 @@ def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
 
 
 def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
-    """The bound in steps of equal factors, from far below what anybody sends: the axes cut it off."""
-    floors, most = report.minimum_costs, _max_tokens_per_turn(report)
-    places = (
-        [most * BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1)] if floors and most else []
-    )
-    return [(place, most_served(floors, place)) for place in places]
+    """Return the upper bound at geometric steps, from far below any policy; the axes crop it."""
+    most = _max_tokens_per_turn(report)
+    steps = (BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1))
+    return _bound_at(report, [most * step for step in steps] if most else [])
 
 
 def _bound_points(report: ReplayReport) -> list[tuple[float, float]]:
-    """The bound over all the tokens that somebody sends."""
-    floors, most = report.minimum_costs, _max_tokens_per_turn(report)
-    return (
-        [(most * n / BOUND_POINTS, most_served(floors, most * n / BOUND_POINTS)) for n in range(BOUND_POINTS + 1)]
-        if floors
-        else []
-    )
+    """Return the upper bound over the range of tokens that the policies use."""
+    most = _max_tokens_per_turn(report)
+    return _bound_at(report, [most * n / BOUND_POINTS for n in range(BOUND_POINTS + 1)])
+
+
+def _bound_at(report: ReplayReport, tokens: Sequence[float]) -> list[tuple[float, float]]:
+    minimum_costs = report.minimum_costs
+    return [(value, most_served(minimum_costs, value)) for value in tokens] if minimum_costs else []
 
 
 def _max_tokens_per_turn(report: ReplayReport) -> float:

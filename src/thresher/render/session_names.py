@@ -1,4 +1,4 @@
-"""Short forms of session ids and paths."""
+"""Shorten session ids and paths."""
 
 import re
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ def to_single_line(text: str) -> str:
 
 
 def shorten_session_ids(ids: Sequence[str]) -> list[str]:
-    """Enough of each id to name it: none of them is the beginning of another one here."""
-    short = [_short(one) for one in ids]
-    return [name if short.count(name) == 1 else to_single_line(one) for name, one in zip(short, ids, strict=True)]
+    """Shorten ids that remain unique among these sessions."""
+    short_ids = [_short(id) for id in ids]
+    return [name if short_ids.count(name) == 1 else to_single_line(id) for name, id in zip(short_ids, ids, strict=True)]
 
 
-def _short(one: str) -> str:
-    if len(one) != 36 or one.count("-") != 4:
-        return to_single_line(one)
-    # The first digits of a UUID of version 7 are the minute.
-    return to_single_line(one[:13] if one[14] == "7" else one[:8])
+def _short(id: str) -> str:
+    if len(id) != 36 or id.count("-") != 4:
+        return to_single_line(id)
+    # A version 7 UUID begins with its time, and its first digits change slowly.
+    return to_single_line(id[:13] if id[14] == "7" else id[:8])
 
 
 def abbreviate_home(path: str) -> str:
-    """A path with the home folder as `~`."""
+    """Replace the home folder in a path by `~`."""
     home = str(Path.home())
     return f"~{path[len(home) :]}" if path == home or path.startswith((f"{home}/", f"{home}\\")) else path

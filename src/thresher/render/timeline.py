@@ -1,8 +1,7 @@
-"""What happened to files, as lines for a person, as Markdown, and as plain values for a program.
+"""Render file histories and changelogs as terminal lines, Markdown and JSON values.
 
-Paths, reasons and gaps are a transcript's words: each goes through `strip_control_codes`, stands on one line and is cut
-where it is too long to be read. In Markdown they are text and nothing else: no link, no picture and no tag comes out of
-them.
+Paths, reasons and gaps are transcript text: `strip_control_codes` cleans each, and each is shortened to one line. In
+Markdown they are escaped, so they cannot create a link, an image or a tag.
 """
 
 import re
@@ -22,73 +21,75 @@ from thresher.timeline.records import Changelog, ChangelogEntry, FileActivity, F
 LONGEST_PATH = 80
 LONGEST_REASON = 160
 MOST_ENTRIES = 200
-"""Entries of one file that Markdown shows; all are in the JSON."""
+"""Maximum number of Markdown entries per file; JSON contains all."""
 _STYLES = {"write": "green", "edit": "yellow", "delete": "red", "move": "cyan", "read": "dim"}
 _CODE = re.compile(r"(`[^`]*`)")
 _MARKDOWN_CHARACTERS = re.compile(r"([\\<\[\]*`]|(?<![^\W_])_|_(?![^\W_]))")
 
 
 def files_lines(files: Sequence[FileActivity], project: str) -> Iterator[StyledLine]:
-    """A table: when each file was touched, how often, and whether its text is known at the end."""
+    """Yield a table of files: turns, number of reads and changes, and whether the final text is known."""
     if not files:
-        yield StyledLine((("No file was read or changed in this session.", "bold"),))
+        yield _styled_line("This session read or changed no file.", "bold")
         return
-    heads = ("turns", "reads", "edits", "writes", "state", "file")
-    rows = [_cells(one, project) for one in files]
-    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(5)]
-    yield StyledLine(
-        (("  ".join([*map(str.rjust, heads[:4], widths[:4]), heads[4].ljust(widths[4]), heads[5]]), "bold"),)
+    header = ("turns", "reads", "edits", "writes", "final text", "file")
+    rows = [_cells(file, project) for file in files]
+    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(5)]
+    for file, row in zip((None, *files), (header, *rows), strict=True):
+        numbers = "  ".join(map(str.rjust, row[:4], widths))
+        state = row[4].ljust(widths[4])
+        if file is None:
+            yield _styled_line(f"{numbers}  {state}  {row[5]}", "bold")
+            continue
+        style = "red" if file.deleted else "green" if file.exact else "yellow"
+        yield StyledLine(((f"{numbers}  ", ""), (f"{state}  ", style), (row[5], "")), no_wrap=True)
+    known = sum(file.exact for file in files)
+    yield _styled_line(
+        f"{plural(len(files), 'file')}: final text known for {known}, uncertain for {len(files) - known}", "dim"
     )
-    for one, row in zip(files, rows, strict=True):
-        numbers = "  ".join(map(str.rjust, row[:4], widths[:4]))
-        style = "red" if one.deleted else "green" if one.exact else "yellow"
-        yield StyledLine(((f"{numbers}  ", ""), (f"{row[4].ljust(widths[4])}  ", style), (row[5], "")), no_wrap=True)
-    known = sum(one.exact for one in files)
-    told = f"{plural(len(files), 'file')}; the state at the end is known of {known}, with gaps of {len(files) - known}"
-    yield StyledLine(((told, "dim"),))
 
 
-def _cells(one: FileActivity, project: str) -> tuple[str, ...]:
-    turns = f"{one.first}" if one.first == one.last else f"{one.first}-{one.last}"
-    state = ("deleted" if one.deleted else "known") if one.exact else "gaps"
-    counts = (str(number) if number else "" for number in (one.reads, one.edits, one.writes))
-    return turns, *counts, state, format_display_path(relative_to_folder(one.path, project))
+def _cells(file: FileActivity, project: str) -> tuple[str, ...]:
+    turns = f"{file.first}" if file.first == file.last else f"{file.first}-{file.last}"
+    state = ("deleted" if file.deleted else "known") if file.exact else "uncertain"
+    counts = (str(number) if number else "" for number in (file.reads, file.edits, file.writes))
+    return turns, *counts, state, format_display_path(relative_to_folder(file.path, project))
 
 
 def format_display_path(path: str) -> str:
-    """A path on one line, its end first to stay."""
+    """Return a path as one line, shortened at the start."""
     return clip_path(" ".join(strip_control_codes(path).split()), LONGEST_PATH)
 
 
 def file_event_lines(events: Sequence[FileEvent], state: FileState, project: str) -> Iterator[StyledLine]:
-    """The history of one file, and what is known of it at the end."""
-    yield StyledLine(((format_display_path(relative_to_folder(state.path, project)), "bold cyan"),))
-    for event in events:
-        yield _event_line(event, project)
-    if state.exact:
-        lines = state.text.count("\n") if state.text is not None else 0
-        told = f"known at the end: {plural(lines, 'line')}" if state.text is not None else "gone at the end"
-        yield StyledLine(((told, "green"),))
-    else:
+    """Yield the events of one file, and whether its final text is known."""
+    yield _styled_line(format_display_path(relative_to_folder(state.path, project)), "bold cyan")
+    yield from (_event_line(event, project) for event in events)
+    if not state.exact:
         yield from gap_lines(state)
+    elif state.text is None:
+        yield _styled_line("final state: deleted", "green")
+    else:
+        yield _styled_line(f"final text known: {plural(state.text.count(chr(10)), 'line')}", "green")
 
 
 def file_event_entries(events: Sequence[FileEvent], project: str = "") -> list[str]:
-    """The same, one text for each event."""
+    """Return one line of text per event."""
     return [_event_line(event, project).text.strip() for event in events]
 
 
 def _event_line(event: FileEvent, project: str) -> StyledLine:
-    lead = f"  turn {event.turn:<5} "
-    pieces = [(lead, "dim"), (f"{event.operation:<7}", _STYLES[event.operation])]
-    facts = [_format_line_counts(event.added, event.removed)]
-    facts += [f"→ {format_display_path(relative_to_folder(event.to, project))}"] if event.to else []
-    facts += ["failed"] if event.failed else []
-    facts += [f"by sub-agent {shorten(event.agent, 12)}"] if event.agent else []
-    facts += [shorten(event.why, LONGEST_REASON)] if event.operation != "read" else []
-    pieces.append(("  ".join(filter(None, facts)), "red" if event.failed else ""))
-    pieces.append((f"  #{event.message}", "dim"))
-    return StyledLine(tuple(pieces), hanging_indent=len(lead))
+    indent = f"  turn {event.turn:<5} "
+    facts = [
+        _format_line_counts(event.added, event.removed),
+        f"→ {format_display_path(relative_to_folder(event.to, project))}" if event.to else "",
+        "failed" if event.failed else "",
+        f"by sub-agent {shorten(event.agent, 12)}" if event.agent else "",
+        shorten(event.why, LONGEST_REASON) if event.operation != "read" else "",
+    ]
+    operation = f"{event.operation:<7}", _STYLES[event.operation]
+    details = "  ".join(filter(None, facts)), "red" if event.failed else ""
+    return StyledLine(((indent, "dim"), operation, details, (f"  #{event.message}", "dim")), hanging_indent=len(indent))
 
 
 def _format_line_counts(added: int, removed: int) -> str:
@@ -96,84 +97,86 @@ def _format_line_counts(added: int, removed: int) -> str:
 
 
 def gap_lines(state: FileState) -> Iterator[StyledLine]:
-    """Why a state is not exact."""
-    yield StyledLine(((f"not known exactly after turn {state.turn}:", "yellow"),))
+    """Yield the reasons why a state is not exact."""
+    yield _styled_line(f"The text after turn {state.turn} is uncertain:", "yellow")
     for gap in state.gaps:
         yield StyledLine(((f"  - {shorten(gap, LONGEST_REASON * 2)}", ""),), hanging_indent=4)
 
 
 def files_value(files: Sequence[FileActivity]) -> list[dict[str, Any]]:
-    """Files for a program."""
-    return [to_builtins(one) for one in files]
+    """Return files as JSON values."""
+    return [to_builtins(file) for file in files]
 
 
 def file_event_value(events: Sequence[FileEvent], state: FileState) -> dict[str, Any]:
-    """The history of one file for a program; the state without its text."""
-    told = file_state_value(state)
-    del told["text"]
-    return told | {"events": [to_builtins(event) for event in events]}
+    """Return the events and the state of one file as JSON values, without its text."""
+    value = file_state_value(state)
+    del value["text"]
+    return value | {"events": [to_builtins(event) for event in events]}
 
 
 def file_state_value(state: FileState) -> dict[str, Any]:
-    """A state for a program."""
+    """Return a state as JSON values."""
     value: dict[str, Any] = to_builtins(state)
     return value
 
 
 def changelog_value(log: Changelog) -> dict[str, Any]:
-    """A changelog for a program."""
+    """Return a changelog as JSON values."""
     value: dict[str, Any] = to_builtins(log)
     return value
 
 
 def changelog_markdown(log: Changelog, title: str = "Changes") -> str:
-    """A changelog as Markdown."""
+    """Return a changelog as Markdown."""
     return "\n".join(line.text for line in changelog_lines(log, title))
 
 
 def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLine]:
-    """The lines of that Markdown: a heading for each file, an item for each change and its reason."""
+    """Yield the lines of the Markdown: a heading for each file and an item for each change with its reason."""
     yield _styled_line(f"# {escape_markdown(title)}", "bold")
     if not log.files:
         yield _styled_line("")
         yield _styled_line("No file was changed.")
     several = len(log.sessions) > 1
-    for one in log.files:
+    for file in log.files:
         yield _styled_line("")
-        yield _styled_line(f"## {_format_code(format_display_path(one.path))}{_project_suffix(one, log)}", "bold cyan")
+        yield _styled_line(
+            f"## {_format_code(format_display_path(file.path))}{_project_suffix(file, log)}", "bold cyan"
+        )
         yield _styled_line("")
-        items = [*_items(one.entries, several=several)]
+        items = [*_items(file.entries, several=several)]
         for item in items[:MOST_ENTRIES]:
             yield StyledLine(((item, ""),), hanging_indent=2)
         if len(items) > MOST_ENTRIES:
             yield _styled_line(f"- … and {len(items) - MOST_ENTRIES:,} more")
 
 
-def _project_suffix(one: FileChangelog, log: Changelog) -> str:
-    """The folder, where there are several."""
+def _project_suffix(file: FileChangelog, log: Changelog) -> str:
+    """Return the project's folder, if there are several."""
     folders = {other.project for other in log.files if other.project}
-    return f" in {_format_code(format_display_path(one.project))}" if one.project and len(folders) > 1 else ""
+    return f" in {_format_code(format_display_path(file.project))}" if file.project and len(folders) > 1 else ""
 
 
 def _items(entries: Iterable[ChangelogEntry], *, several: bool) -> Iterator[str]:
-    """An item for each reason: changes that follow each other for the same one are told once."""
-    for _, found in groupby(entries, key=lambda entry: (entry.session, entry.why, entry.to)):
-        same = list(found)
-        first, last = same[0], same[-1]
+    """Yield one item per reason, merging consecutive changes for the same reason."""
+    for _, group in groupby(entries, key=lambda entry: (entry.session, entry.why, entry.to)):
+        merged = list(group)
+        first, last = merged[0], merged[-1]
         turns = f"turn {first.turn}" if first.turn == last.turn else f"turns {first.turn}-{last.turn}"
-        facts = [_day(first.time), f"session {shorten(first.session, 8)}" if several else "", turns]
-        facts.append(_format_line_counts(sum(one.added for one in same), sum(one.removed for one in same)))
-        verb = _describe_operations(same)
-        why = escape_markdown(shorten(first.why, LONGEST_REASON * 2))
-        yield f"- {verb}{f': {why}' if why else ''} ({', '.join(filter(None, facts))})"
+        lines = _format_line_counts(sum(entry.added for entry in merged), sum(entry.removed for entry in merged))
+        facts = [_day(first.time), f"session {shorten(first.session, 8)}" if several else "", turns, lines]
+        reason = escape_markdown(shorten(first.why, LONGEST_REASON * 2))
+        operations = _describe_operations(merged)
+        yield f"- {operations}{f': {reason}' if reason else ''} ({', '.join(filter(None, facts))})"
 
 
 def _describe_operations(entries: Sequence[ChangelogEntry]) -> str:
     operations = dict.fromkeys(entry.operation for entry in entries)
     past = {"write": "wrote", "edit": "edited", "delete": "deleted", "move": "moved", "read": "read"}
-    said = ", ".join(past[operation] for operation in operations)
+    text = ", ".join(past[operation] for operation in operations)
     to = entries[-1].to
-    return f"{said} to {_format_code(format_display_path(to))}" if to else said
+    return f"{text} to {_format_code(format_display_path(to))}" if to else text
 
 
 def _day(time: datetime | None) -> str:
@@ -181,7 +184,7 @@ def _day(time: datetime | None) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown takes for text; what stands between backticks is text already."""
+    """Escape a text for Markdown, except between backticks."""
     return "".join(
         piece if _CODE.fullmatch(piece) else _MARKDOWN_CHARACTERS.sub(r"\\\1", piece) for piece in _CODE.split(text)
     )

@@ -50,24 +50,24 @@ def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None 
     for number, segment in enumerate(session.segments):
         if number:
             yield _rule(f"compacted: the model continues from a summary ({format_token_count(count(segment))} tokens)")
-        calls = _calls_by_id(segment)
-        segment_edits = edits if segment is session.history else {}
-        for index, message in enumerate(segment):
-            if not message.carried:
-                yield from _message(message, calls, full=full, edits=segment_edits.get(index))
+        yield from _history_lines(segment, edits if segment is session.history else {}, full=full)
         yield from _unanswered_call_lines(segment)
     for branch in session.branches:
         yield _rule(f"rewound: {plural(len(branch.history), 'message')}")
-        calls = _calls_by_id(branch.history)
-        for message in branch.history:
-            yield from _message(message, calls, full=full)
+        yield from _history_lines(branch.history, {}, full=full, carried=True)
     if session.problems:
         yield _rule("problems found while reading")
         yield from (_styled_line(f"  {problem}", "yellow") for problem in session.problems)
 
 
-def _calls_by_id(history: History) -> dict[str, ToolCall]:
-    return {call.id: call for message in history for call in message.calls}
+def _history_lines(
+    history: History, edits: dict[int, dict[int, Edit]], *, full: bool, carried: bool = False
+) -> Iterator["RichText"]:
+    """Return the lines of a history; with `carried`, those of messages that a compaction repeats as well."""
+    calls = {call.id: call for message in history for call in message.calls}
+    for index, message in enumerate(history):
+        if carried or not message.carried:
+            yield from _message(message, calls, full=full, edits=edits.get(index))
 
 
 def _index_edits(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:

@@ -1,7 +1,7 @@
-"""What a search for settings found: tables in a terminal, the lines of a `thresher.toml`, and plain values.
+"""Render the result of a tuning search as terminal tables, a `thresher.toml`, and JSON values.
 
-The first table says what was changed, the second what that does on both halves. The lines are there to be pasted: they
-are text, not a renderable, so that no terminal breaks them.
+The first table lists the changed settings, the second one their effect on both halves. The TOML lines are plain text
+rather than a renderable, so that no terminal wraps them.
 """
 
 from collections.abc import Iterator
@@ -24,25 +24,23 @@ if TYPE_CHECKING:
 REPORTED_FIELDS = ("served", "tokens", "cost", "cost_with_refetch", "lost", "sessions")
 
 
-# For a terminal
+# Terminal
 
 
 def tune_tables(tuned: TuningResult) -> Iterator["RenderableType"]:
-    """What was tried, what was chosen, what it does on both halves, and what to make of it."""
+    """Yield the configurations tried, the chosen settings, their effect on both halves, and the conclusion."""
     from rich.text import Text
 
     split = tuned.split
     yield Text.assemble(
-        ("tuning auto", "bold cyan"),
-        f"  chosen on {_half(split.tune)}, measured on {_half(split.report)}   definition {tuned.after.definition}",
+        ("Tuning the settings of auto", "bold cyan"),
+        f"   chosen on {_half(split.tune)}, measured on {_half(split.report)}   definition {tuned.after.definition}",
     )
     if split.by == "session":
-        yield Text("one project only: split by session, so on other projects it may be otherwise", style="dim")
-    reused = f", {tuned.reused:,} taken from the log" if tuned.reused else ""
-    yield Text(
-        f"{plural(tuned.trials, 'configuration')} tried{reused}; logged in {strip_control_codes(tuned.log)}",
-        style="dim",
-    )
+        yield Text("Only one project, split by session: results on other projects may differ.", style="dim")
+    reused = f", {tuned.reused:,} of them read from the log" if tuned.reused else ""
+    log = strip_control_codes(tuned.log)
+    yield Text(f"{plural(tuned.trials, 'configuration')} tried{reused}. Log: {log}", style="dim")
     yield ""
     if tuned.is_changed:
         yield _settings(tuned)
@@ -63,19 +61,18 @@ def _settings(tuned: TuningResult) -> "Table":
 
 
 def _setting(value: float | None) -> str:
-    return "by the budget" if value is None else f"{value:,}"
+    return "automatic" if value is None else f"{value:,}"
 
 
 def _measurements_table(tuned: TuningResult) -> "Table":
-    table = _table("", "served", "cost with re-fetches", "tokens", "lost")
-    for half, defaults, chosen in (("tune", tuned.defaults, tuned.chosen), ("report", tuned.before, tuned.after)):
-        for name, one in (("defaults", defaults), ("chosen", chosen))[: 1 + tuned.is_changed]:
-            cost, tokens = f"{one.cost_with_refetch:.3f}", f"{one.tokens:,.0f}"
-            table.add_row(f"{half} half · {name}", _percent(one.served), cost, tokens, _percent(one.lost))
+    table = _table("sessions and settings", "served", "cost with refetches", "tokens per turn", "lost")
+    for half, defaults, chosen in (("tuning", tuned.defaults, tuned.chosen), ("report", tuned.before, tuned.after)):
+        for name, trial in (("defaults", defaults), ("chosen", chosen))[: 1 + tuned.is_changed]:
+            cost, tokens = f"{trial.cost_with_refetch:.3f}", f"{trial.tokens:,.0f}"
+            table.add_row(f"{half} half, {name}", _percent(trial.served), cost, tokens, _percent(trial.lost))
     if tuned.is_changed:
-        table.add_row(
-            "difference", _format_difference(tuned.served, 100, " pp", 1), _format_difference(tuned.cost, 1, "", 3)
-        )
+        served, cost = _format_difference(tuned.served, 100, " pp", 1), _format_difference(tuned.cost, 1, "", 3)
+        table.add_row("report half, difference", served, cost)
     return table
 
 
@@ -90,85 +87,86 @@ def _table(*columns: str) -> "Table":
 
 def _notes(tuned: TuningResult) -> Iterator[str]:
     target = f"{100 * tuned.target:g} %"
+    yield (
+        "Served: turns whose request contains all the earlier text that they reuse. Lost: share of the reused text "
+        "that is neither in the request nor recoverable. Sending the full history costs 1."
+    )
     if tuned.chosen.served < tuned.target:
-        yield f"nothing that was tried serves {target}: the most that is served was looked for"
+        yield f"No configuration serves {target}, so the search chose the one that serves most."
     if tuned.is_changed:
-        yield "difference: on the report half; in brackets, 95 of 100 draws of its sessions; the full history costs 1"
+        yield "In parentheses: the 95 % confidence interval of the difference."
         if tuned.after.served < tuned.target:
-            yield f"elsewhere it serves {_percent(tuned.after.served)}, below {target}"
+            yield f"On the report half the chosen settings serve {_percent(tuned.after.served)}, below {target}."
     if tuned.verdict == "few":
-        yield f"from {MIN_REPORT_SESSIONS} sessions on the report half on, a difference is told from chance"
+        yield f"A significant difference needs at least {MIN_REPORT_SESSIONS} sessions in the report half."
 
 
-# Sentences
+# Messages
 
 
 def verdict_text(tuned: TuningResult) -> str:
-    """What to do about it."""
-    forced = "--force writes them"
+    """Return the conclusion, and what to do next."""
     match tuned.verdict:
         case "same":
-            return "nothing that was tried beats the defaults where it counts: keep them"
+            return "No configuration beats the defaults. Keep them."
         case "better":
-            return "the chosen settings are better on sessions that they were not chosen on, by more than chance:"
+            return "The chosen settings are significantly better than the defaults on the report half:"
         case "few":
-            return f"too few sessions to tell ({tuned.after.sessions}); {forced}:"
+            return f"Too few sessions for a recommendation ({tuned.after.sessions}). Write the settings with --force:"
         case "unserved":
-            why = f"serve too little, {_percent(tuned.after.served)}"
+            reason = f"serve too few turns ({_percent(tuned.after.served)})"
         case "chance":
-            why = "are not better by more than chance"
+            reason = "are not significantly better than the defaults"
     return (
-        f"on sessions that they were not chosen on, the chosen settings {why}: keep the defaults "
-        f"({forced} all the same):"
+        f"On the report half, the chosen settings {reason}. Keep the defaults, or write the settings anyway with "
+        "--force:"
     )
 
 
 def existing_file_notice(place: Path) -> str:
-    """Said before the search, for it may take long."""
+    """Return a notice for before the search, which may take long."""
     return strip_control_codes(
-        f"`{place}` is there and will be left as it is: what is found will be shown; --force replaces it"
+        f"`{place}` exists and will not be changed. The settings will only be printed; use --force to replace the file."
     )
 
 
 def file_kept_notice(place: Path) -> str:
-    """Said after it, where there would have been something to write."""
-    return strip_control_codes(f"`{place}` is there and was left as it is: paste the lines into it, or say --force")
+    """Return a notice that an existing file is unchanged."""
+    return strip_control_codes(f"`{place}` exists and was not changed. Paste the lines into it, or use --force.")
 
 
 def file_unchanged_notice(place: Path) -> str:
-    """For a file that needs no change."""
-    return strip_control_codes(f"{place} already says the same: nothing to write")
+    """Return a notice that the file already contains the settings."""
+    return strip_control_codes(f"{place} already contains these settings.")
 
 
 def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> str:
-    """Where the settings are now, who uses them, and where the file is that was there before."""
-    users = "windows that are started in that folder use it"
-    if place.name != SETTINGS_FILE:
-        users = f"once it is called {SETTINGS_FILE}, {users}"
+    """Return the location of the settings, their users, and the backup."""
+    users = "Windows"
     if BUDGET_OPTION in find_changed_settings(tuned.chosen.settings):
-        users += ", and `thresher fit` in that folder uses its budget, too"
-    return strip_control_codes(
-        f"written to {place}: {users}" + (f"; what was there before is now {kept}" if kept else "")
-    )
+        users += " and `thresher fit`"
+    condition = "" if place.name == SETTINGS_FILE else f" once it is named {SETTINGS_FILE}"
+    backup = f" The previous file is now {kept}." if kept else ""
+    return strip_control_codes(f"Wrote {place}. {users} in that folder use it{condition}.{backup}")
 
 
-# As settings
+# TOML
 
 
 def tune_toml(tuned: TuningResult, prices: str) -> str:
-    """What was chosen, as lines to paste, with where it comes from; nothing where the defaults are best."""
+    """Return the chosen settings as a `thresher.toml` with their origin; empty if the defaults are best."""
     if not tuned.is_changed:
         return ""
     before, after = tuned.before, tuned.after
     doubts = {
-        "few": "too few sessions to tell whether it is better than the defaults",
-        "unserved": "not better than the defaults there: it serves too little",
-        "chance": "not better than the defaults there by more than chance",
+        "few": "too few sessions to show that it is better than the defaults",
+        "unserved": "not better than the defaults: it serves too few turns",
+        "chance": "not significantly better than the defaults",
     }
     notes = (
         f"`thresher tune`: the best of {plural(tuned.trials, 'configuration')} on {_half(tuned.split.tune)}",
-        f"on {_half(tuned.split.report)} that had no part in it: served {_percent(after.served)} "
-        f"(defaults {_percent(before.served)}), cost {after.cost_with_refetch:.3f} ({before.cost_with_refetch:.3f})",
+        f"measured on {_half(tuned.split.report)}: served {_percent(after.served)} (defaults "
+        f"{_percent(before.served)}), cost {after.cost_with_refetch:.3f} (defaults {before.cost_with_refetch:.3f})",
         f"definition {after.definition}, prices: {prices}",
         *(text for verdict, text in doubts.items() if verdict == tuned.verdict),
     )
@@ -177,29 +175,30 @@ def tune_toml(tuned: TuningResult, prices: str) -> str:
 
 def _half(half: HoldoutHalf) -> str:
     sessions, projects = plural(len(half.sessions), "session"), plural(half.projects, "project")
-    return f"{sessions} of {projects} ({plural(half.calls, 'call')})"
+    return f"{sessions} of {projects} ({plural(half.calls, 'turn')})"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _format_difference(one: MeasuredDifference, factor: float, unit: str, places: int) -> str:
-    def told(value: float) -> str:
+def _format_difference(difference: MeasuredDifference, factor: float, unit: str, places: int) -> str:
+    def signed(value: float) -> str:
         return f"{factor * value:+.{places}f}".replace("-", "−")
 
-    ends = "" if one.low is None or one.high is None else f" ({told(one.low)} to {told(one.high)})"
-    return f"{told(one.value)}{unit}{ends}"
+    low, high = difference.low, difference.high
+    interval = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
+    return f"{signed(difference.value)}{unit}{interval}"
 
 
-# For programs
+# JSON
 
 
 _FIGURE_KEYS = {"tokens": "tokens_per_turn", "lost": "lost_share"}
 
 
 def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
-    """All of it; the names are stable for other programs."""
+    """Return the result as JSON values. The keys are stable."""
     split = tuned.split
     return {
         "reference_definition": tuned.after.definition,
@@ -219,7 +218,7 @@ def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
 
 
 def _trial_pair_value(tune: Trial, report: Trial) -> dict[str, Any]:
-    """A configuration on both halves."""
+    """Return a configuration's figures on both halves."""
     return {"settings": tune.settings, "tuning": _figures_value(tune), "report": _figures_value(report)}
 
 

@@ -1,8 +1,8 @@
-"""How good a policy is, told from recordings and without a model.
+"""Counterfactual replay: measure policies on recorded sessions, without calling a model.
 
-In: sessions, and ways of keeping requests small. Out: what the calls used (`find_references`), whether it was there
-(`ResidencyChecker`), what it cost (`CostMeter`), and figures to compare by (`scores`). No policy and no window can read
-it: only what shows figures imports this package.
+The input is sessions and strategies. The output is the references of each call (`find_references`), whether each
+request still contained them (`ResidencyChecker`), the cost (`CostMeter`) and comparable figures (`scores`). Policies
+and windows must not depend on this package; only code that reports figures imports it.
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ __all__ = [
     "window_strategy",
 ]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # a type checker must not accept unknown names
     __getattr__ = ForwardedNames(
         __name__,
         {

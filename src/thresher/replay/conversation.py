@@ -1,10 +1,10 @@
-"""What a way of keeping requests small is fed with: a conversation that grows from call to call.
+"""Replay a recorded conversation call by call: the input of a strategy.
 
-A feed holds the conversation up to the call that is made now, in rows (what a model said in one go, a tool's result,
-any other message) with one piece for each part: its text, and its weight on one scale for all. Whoever keeps a row
-sends that row's own pieces, whatever its types can hold, so that nobody is cheaper for what a conversion lost
-(thinking, pictures); only what was rewritten is weighed anew. Equal pieces are one object, so two requests are
-compared by identity.
+A `ReplayConversation` contains everything up to the current call as rows: one assistant turn, one tool result, or one
+other message. Each row has one `RequestPiece` per part, with its text and token count. A strategy that keeps a row
+sends the row's own pieces, so thinking or images that a library's message type cannot represent still count, and no
+strategy looks cheaper because of a lossy conversion. Only rewritten rows are counted again. Equal pieces are the same
+object, so requests can be compared by identity.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ from thresher.replay.trace import block_text
 from thresher.store import ContentStore, exact_id, short_id
 
 REFETCH_TOOL = "restore"
-"""The tool that brings a text back."""
+"""The tool that a simulated refetch calls."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RequestPiece:
-    """One part as it is sent: its words and its weight. Equal pieces of a feed are one object."""
+    """The text and token count of one part in a request. Equal pieces of a conversation are the same object."""
 
     text: str
     tokens: int
@@ -33,30 +33,30 @@ class RequestPiece:
 
 RequestPieces = Sequence[RequestPiece]
 RequestBuilder = Callable[[float | None], RequestPieces]
-"""When a call is made, to what is sent with it; what it could send stands in the feed."""
+"""Return the request to send, given the time of the call. Its content comes from the `ReplayConversation`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ConversationRow:
-    """What a model said in one go, a tool's result, or another message."""
+    """One assistant turn, one tool result, or one other message."""
 
     first_message: int
-    """The first that it is of."""
+    """Number of the first message that belongs to this row."""
     role: str
     parts: tuple[Part, ...]
     pieces: tuple[RequestPiece, ...]
 
     @property
     def tokens(self) -> int:
-        """What it weighs."""
+        """Token count of the row."""
         return sum(piece.tokens for piece in self.pieces)
 
 
 class ReplayConversation:
-    """A recording, as far as it has come; a way may read all of it, and keeps its own memory."""
+    """A recording up to the current call. A strategy may read everything here and keeps its own state elsewhere."""
 
     def __init__(self, recording: Recording, store: ContentStore) -> None:
-        """Nothing has come but what stands beside the rows."""
+        """Start before the first message; only tool definitions are present."""
         self.recording = recording
         self.token_weights = recording.token_weights
         self.store = store
@@ -66,53 +66,51 @@ class ReplayConversation:
         )
         self.messages: list[Message] = []
         self.dialect_rows: list[Any] = []
-        """The rows of the wire format that have come."""
+        """The rows so far, in the dialect of the recording."""
         self.rows: list[ConversationRow] = []
         self.starts: list[int] = []
-        """The row that each message begins with."""
+        """For each message, the number of its first row."""
         self.message_tokens: list[int] = []
-        """Of each message."""
+        """Token count of each message."""
         self.result_rows: list[int] = []
-        """The rows that are tools' results."""
+        """Numbers of the rows that are tool results."""
         self.safe_starts: list[int] = []
-        """Messages that a request may begin with: no call before them waits for a result after them."""
+        """Messages that a request may start with: no earlier call has its result after them."""
         self.head_messages: list[int] = []
-        """System text and the first request."""
+        """Numbers of the system messages and of the first user message."""
         self.tool_names: dict[str, str] = {}
-        """The tool's name by the id of a call."""
+        """Tool names by call id."""
         self._piece_cache: dict[tuple[str, bool], RequestPiece] = {}
         self._recorded_count = 0
         self._fetches = 0
 
     def advance(self, stop: int) -> None:
-        """Let the recording come up to this message."""
-        recording = self.recording
+        """Add the recorded messages before `stop`."""
         start, self._recorded_count = self._recorded_count, stop
-        self.dialect_rows += recording.rows[
-            max(0, start - recording.system_message_count) : max(0, stop - recording.system_message_count)
-        ]
-        for message in recording.trace.history.messages[start:stop]:
+        system = self.recording.system_message_count
+        self.dialect_rows += self.recording.rows[max(0, start - system) : max(0, stop - system)]
+        for message in self.recording.trace.history.messages[start:stop]:
             self._add_message(message)
 
     def refetch(self, parts: Sequence[Part]) -> tuple[list[RequestPiece], list[ToolResult]]:
-        """Let parts of the past come once more, as a tool hands them over: the pieces, and the parts that they are."""
+        """Append parts again, as results of the refetch tool; return their pieces and the results."""
         calls, results = [], []
         for part in parts:
             self._fetches += 1
             id_ = f"fetch_{self._fetches}"
             calls.append(ToolCall(id_, REFETCH_TOOL, f'{{"id": "{short_id(exact_id(part))}"}}'))
             results.append(ToolResult(id_, part.content if isinstance(part, ToolResult) else (Text(block_text(part)),)))
-        said = (Message("assistant", tuple(calls)), Message("tool", tuple(results)))
-        wire, key = self.recording.dialect, self.recording.rows_field
-        rows = emit_with_losses(History(said), wire, body=True).value[key]
+        messages = (Message("assistant", tuple(calls)), Message("tool", tuple(results)))
+        dialect, key = self.recording.dialect, self.recording.rows_field
+        rows = emit_with_losses(History(messages), dialect, body=True).value[key]
         before = len(self.rows)
         self.dialect_rows += rows
-        for message in parse({key: rows}, wire).messages:
+        for message in parse({key: rows}, dialect).messages:
             self._add_message(message)
         return list(chain.from_iterable(row.pieces for row in self.rows[before:])), results
 
     def make_message_pieces(self, message: Message) -> list[RequestPiece]:
-        """The pieces of a message; the first carries what frames the message."""
+        """Return the pieces of a message. The first one includes the message overhead."""
         ids = content_ids(message)
         return [
             self._piece(name, part, first=not number)
@@ -120,41 +118,45 @@ class ReplayConversation:
         ]
 
     def all_pieces(self) -> list[RequestPiece]:
-        """All that has come."""
+        """Return all pieces so far."""
         return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in self.rows)]
 
     def pieces_since(self, start: int) -> list[RequestPiece]:
-        """The head, and the messages from one on."""
-        head = (row for number in self.head_messages if number < start for row in self._rows_of(number))
-        rest = self.rows[self.starts[start] :] if start < len(self.starts) else ()
-        return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in (*head, *rest))]
+        """Return the head messages and everything from the message `start` on."""
+        head = [range(number, number + 1) for number in self.head_messages if number < start]
+        return self.pieces_of([*head, range(start, len(self.messages))])
 
-    def rewrite_row(self, row: ConversationRow, words: str) -> tuple[RequestPiece, ...]:
-        """A row with other words in place of its own; what is no text in it stays."""
-        first = row.pieces[0].tokens > self.token_weights.part(row.parts[0])
+    def pieces_of(self, ranges: Iterable[range]) -> list[RequestPiece]:
+        """Return the tool definitions and the pieces of ranges of messages."""
+        starts = [*self.starts, len(self.rows)]
+        rows = (self.rows[starts[messages.start] : starts[messages.stop]] for messages in ranges)
+        return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in chain.from_iterable(rows))]
+
+    def rewrite_row(self, row: ConversationRow, text: str) -> tuple[RequestPiece, ...]:
+        """Replace the text of a row and return its pieces; parts without text stay."""
         old = row.parts[0]
-        changed: Part = ToolResult(old.call_id, (Text(words),)) if isinstance(old, ToolResult) else Text(words)
+        has_overhead = row.pieces[0].tokens > self.token_weights.part(old)
+        new: Part = ToolResult(old.call_id, (Text(text),)) if isinstance(old, ToolResult) else Text(text)
         kept = [p for part, p in zip(row.parts, row.pieces, strict=True) if not isinstance(part, Text | ToolResult)]
-        return self._piece(f"{type(changed).__name__} {words}", changed, first=first), *kept
+        return self._piece(f"{type(new).__name__} {text}", new, first=has_overhead), *kept
 
     def _add_message(self, message: Message) -> None:
         number = len(self.messages)
         self.messages.append(message)
         self.tool_names.update((call.id, call.name) for call in message.calls)
-        spoken = message.role == "assistant"
-        goes_on = spoken and bool(self.rows) and self.rows[-1].role == "assistant"
-        if message.role == "system" or (
-            message.role == "user" and not any(self.messages[n].role == "user" for n in self.head_messages)
-        ):
+        is_answer = message.role == "assistant"
+        extends_row = is_answer and bool(self.rows) and self.rows[-1].role == "assistant"
+        has_prompt = any(self.messages[n].role == "user" for n in self.head_messages)
+        if message.role == "system" or (message.role == "user" and not has_prompt):
             self.head_messages.append(number)
-        if (spoken and not goes_on) or (message.role == "user" and not any(message.results)):
+        if (is_answer and not extends_row) or (message.role == "user" and not any(message.results)):
             self.safe_starts.append(number)
-        self.starts.append(len(self.rows) - goes_on)
+        self.starts.append(len(self.rows) - extends_row)
         pieces = self.make_message_pieces(message)
         self.message_tokens.append(sum(piece.tokens for piece in pieces))
-        self._add_rows(number, message, pieces, goes_on=goes_on)
+        self._add_rows(number, message, pieces, extends_row=extends_row)
 
-    def _add_rows(self, number: int, message: Message, pieces: Sequence[RequestPiece], *, goes_on: bool) -> None:
+    def _add_rows(self, number: int, message: Message, pieces: Sequence[RequestPiece], *, extends_row: bool) -> None:
         pairs = list(zip(message.parts, pieces, strict=True))
         for part, piece in pairs:
             if isinstance(part, ToolResult):
@@ -165,18 +167,14 @@ class ReplayConversation:
             return
         role = "user" if message.role == "tool" else message.role
         row = ConversationRow(number, role, tuple(part for part, _ in rest), tuple(piece for _, piece in rest))
-        if goes_on:
+        if extends_row:
             last = self.rows.pop()
             row = ConversationRow(last.first_message, role, last.parts + row.parts, last.pieces + row.pieces)
         self.rows.append(row)
 
-    def _rows_of(self, number: int) -> Iterable[ConversationRow]:
-        stop = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.rows)
-        return self.rows[self.starts[number] : stop]
-
     def _piece(self, name: str, part: Part, *, first: bool) -> RequestPiece:
-        found = self._piece_cache.get((name, first))
-        if found is None:
-            weight = self.token_weights.part(part) + self.token_weights.message_overhead * first
-            found = self._piece_cache[name, first] = RequestPiece(block_text(part), weight)
-        return found
+        piece = self._piece_cache.get((name, first))
+        if piece is None:
+            tokens = self.token_weights.part(part) + self.token_weights.message_overhead * first
+            piece = self._piece_cache[name, first] = RequestPiece(block_text(part), tokens)
+        return piece

@@ -1,8 +1,8 @@
-"""What requests cost where a provider keeps the beginning of the last one: the rates, and a bill that runs on.
+"""Price requests under prompt caching: cache rates and a running meter.
 
-All is told in tokens of plain input: a cost of 1 is one of them at the model's price. A request pays the reading rate
-for what it shares with the beginning of the one before, if that is still kept and long enough, and the writing rate
-for all from its first changed block on. A prompt too short to be kept is plain input.
+Costs are in tokens of uncached input: 1 is the model's price of one input token. A request pays the cache-read rate for
+the prefix that it shares with the previous request, if that prefix is still cached and long enough, and the cache-write
+rate from the first changed block on. A prompt below the minimum cache size pays the plain input rate.
 """
 
 from collections.abc import Hashable, Sequence
@@ -15,28 +15,28 @@ from thresher.tokens import ModelInfo
 
 HOUR = 3600
 REFETCH_CALL_TOKENS = 60
-"""Tokens of output that it takes to ask for something again."""
+"""Output tokens that a model needs to request removed text again."""
 
 
 class Rates(Struct, frozen=True, kw_only=True):
-    """Prices against that of plain input, and how long and from what size on a prefix is kept."""
+    """Prices relative to uncached input, plus the lifetime and minimum size of a cached prefix."""
 
     read: float = 0.1
     write: float = 1.25
     input: float = 1.0
     output: float = 5.0
     ttl: float = 300
-    """Seconds from one use to the next."""
+    """Seconds until an unused prefix expires."""
     minimum: int = 1024
-    """Tokens below which nothing is kept."""
+    """Minimum size of a cached prefix, in tokens."""
 
 
 def rates_for_model(model: ModelInfo, *, hour: bool = False) -> Rates:
-    """The rates of a model; with `hour`, of its cache that lasts one."""
+    """Return the rates of a model. `hour` selects its one-hour cache."""
     price = model.price
     write = price.cache_write_1h if hour else price.cache_write
     if write is None:
-        raise OptionError(f"`{model.name}` has no cache that lasts an hour; leave `hour` out")
+        raise OptionError(f"`{model.name}` has no one-hour cache; remove `hour`.")
     return Rates(
         read=price.cache_read / price.input,
         write=write / price.input,
@@ -47,26 +47,26 @@ def rates_for_model(model: ModelInfo, *, hour: bool = False) -> Rates:
 
 
 class RequestCost(NamedTuple):
-    """One line of a bill."""
+    """Tokens and cost of one request."""
 
     tokens: int
     cached: int
     cost: float
     is_prefix_broken: bool
-    """The request does not begin with all of the one before."""
+    """The request does not extend the previous one."""
 
 
 class CostMeter:
-    """Charges the requests of one conversation, each against the one before."""
+    """Price the requests of one conversation, each against the cache that the previous one left."""
 
     def __init__(self, rates: Rates) -> None:
-        """Nothing was sent yet."""
+        """Start with an empty cache."""
         self.rates = rates
         self._before: Sequence[tuple[Hashable, int]] = ()
         self._at: float | None = None
 
     def charge(self, at: float | None, texts: Sequence[tuple[Hashable, int]]) -> RequestCost:
-        """The next request: when it was made, and its blocks, each with a key that says what it is and its tokens."""
+        """Price the next request. Each text is a comparable key and a token count; `at` is the time of the request."""
         shared = _count_shared_blocks(self._before, texts)
         tokens = sum(weight for _, weight in texts)
         prefix = sum(weight for _, weight in texts[:shared])
@@ -79,11 +79,11 @@ class CostMeter:
         return charge
 
     def is_warm(self, at: float | None) -> bool:
-        """Whether the last request is still kept then; if a time is not known, it is taken to be."""
+        """Report whether the last request is still cached at a time. An unknown time counts as cached."""
         return at is None or self._at is None or at - self._at <= self.rates.ttl
 
 
 def _count_shared_blocks(before: Sequence[tuple[Hashable, int]], now: Sequence[tuple[Hashable, int]]) -> int:
-    """How many blocks two requests have in common from the start."""
+    """Return the number of blocks in the common prefix of two requests."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((n for n, ((old, _), (new, _)) in pairs if old != new), min(len(before), len(now)))

@@ -1,16 +1,13 @@
-"""Confidence intervals of drawn samples."""
+"""Confidence intervals of bootstrap samples."""
 
 from collections.abc import Sequence
 from math import isfinite
 
 
 def compute_interval(values: Sequence[float]) -> tuple[float | None, float | None] | None:
-    """The ends of the middle 95 %."""
+    """Return the middle 95 % of the values. An infinite end is None."""
     if not values:
         return None
-    row, aside = sorted(values), int(0.025 * len(values))
-    return _finite(row[aside]), _finite(row[-1 - aside])
-
-
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None
+    ordered, cut = sorted(values), int(0.025 * len(values))
+    low, high = (end if isfinite(end) else None for end in (ordered[cut], ordered[-1 - cut]))
+    return low, high

@@ -1,13 +1,14 @@
-"""A recorded conversation as its API was sent it: the rows of the last request, and where each earlier one stopped.
+"""Reconstruct the requests of a recorded conversation: the rows of the last request, and the end of each earlier one.
 
-A recording is repaired and put into the wire format of its vendor, for what that cannot hold nobody sends. There every
-request is a beginning of the next one, so all of them are one list of rows and a row of stops. Where a format joins
-what came before a call with what came after it, that call has no request of its own and is left out.
+A recording is repaired and encoded in the dialect of its vendor, because content that the dialect cannot represent was
+never sent. In that dialect every request is a prefix of the next one, so one list of rows and a list of stops
+represents them all. If a dialect merges the rows before and after a call, that call has no request of its own and is
+skipped.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 from msgspec import Struct, structs
@@ -22,14 +23,14 @@ from thresher.tokens.weights import find_model_name
 from thresher.window.request import resolve_window_dialect
 
 COUNTER = "estimate"
-"""Every weight in a replay is an estimate: thousands of requests are weighed, each with each way of making them."""
+"""Token counter of a replay. It estimates, because each strategy sends thousands of requests."""
 
 
 class Recording(Struct, frozen=True):
-    """One conversation, ready to be sent again."""
+    """One conversation, ready to replay."""
 
     trace: Trace
-    """One message a row, behind those that the format holds beside its rows."""
+    """One message per row, after the messages that the dialect stores outside the rows."""
     dialect: str
     model: str
     token_weights: TokenWeights
@@ -39,69 +40,64 @@ class Recording(Struct, frozen=True):
 
     @property
     def system_message_count(self) -> int:
-        """How many messages stand beside the rows: system text."""
+        """Number of messages outside the rows: system text."""
         return len(self.trace.history) - len(self.rows)
 
     @property
     def rows_field(self) -> str:
-        """The field of the body that holds the rows."""
+        """The body field that contains the rows."""
         return find_rows_field(self.dialect)
 
 
-def find_rows_field(wire: str) -> str:
-    """The field of a wire format's body that holds the rows."""
-    return resolve_window_dialect(wire).messages_field
+def find_rows_field(dialect: str) -> str:
+    """Return the body field of a dialect that contains the rows."""
+    return resolve_window_dialect(dialect).messages_field
 
 
 def build_session_recordings(session: Session) -> Iterator[Recording]:
-    """Every segment of a session, and of its sub-agents, that was sent to a model."""
-    for trace in trace_session(session):
-        found = build_recording(trace.history, trace.name)
-        if found.trace.calls:
-            yield found
+    """Yield a recording for each segment of a session and its sub-agents that has model calls."""
+    recordings = (build_recording(trace.history, trace.name) for trace in trace_session(session))
+    yield from (recording for recording in recordings if recording.trace.calls)
 
 
 def build_recording(segment: History, name: str = "") -> Recording:
-    """One segment."""
+    """Return the recording of one segment."""
     whole = repair(segment).history
     scale = token_weights_for(whole, counter=COUNTER)
-    wire = find_vendor_dialect(scale.vendor).name
-    body = dict(emit_with_losses(whole, wire, body=True).value)
-    rows = body.pop(find_rows_field(wire))
-    history = parse({**body, find_rows_field(wire): rows}, wire)
+    dialect = find_vendor_dialect(scale.vendor).name
+    body = dict(emit_with_losses(whole, dialect, body=True).value)
+    rows = body.pop(find_rows_field(dialect))
+    history = parse({**body, find_rows_field(dialect): rows}, dialect)
     beside = len(history) - len(rows)
     calls = [
         RecordedCall(call.time, stop + beside)
-        for call, stop in _find_request_stops(whole, trace_history(whole).calls, wire, rows)
+        for call, stop in _find_request_stops(whole, trace_history(whole).calls, dialect, rows)
     ]
     stops = [call.stop for call in calls]
     blocks = trace_history(history, name).blocks
-    seen = tuple(structs.replace(one, visible=bisect_right(stops, one.place.message)) for one in blocks)
-    trace = Trace(name, history, tuple(calls), seen)
-    return Recording(trace, wire, find_model_name(segment), scale, body, tuple(rows))
+    visible_blocks = tuple(structs.replace(block, visible=bisect_right(stops, block.place.message)) for block in blocks)
+    trace = Trace(name, history, tuple(calls), visible_blocks)
+    return Recording(trace, dialect, find_model_name(segment), scale, body, tuple(rows))
 
 
 def _find_request_stops(
-    whole: History, calls: Sequence[RecordedCall], wire: str, rows: Sequence[Any]
+    whole: History, calls: Sequence[RecordedCall], dialect: str, rows: Sequence[Any]
 ) -> Iterator[tuple[RecordedCall, int]]:
-    """The calls, each with the rows before it; those whose request was no beginning of the last one are left out."""
-    asked = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
-    cuts = [0, *dict.fromkeys(call.stop for call in asked), len(whole)]
-    chunks = [_emit_rows(whole, start, stop, wire) for start, stop in pairwise(cuts)]
-    if [row for chunk in chunks for row in chunk] == list(rows):
-        counts, count = {}, 0
-        for cut, chunk in zip(cuts[1:], chunks, strict=True):
-            count += len(chunk)
-            counts[cut] = count
-        yield from ((call, counts[call.stop]) for call in asked)
+    """Yield each call and its number of rows. Skip calls whose request is not a prefix of the last one."""
+    requests = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
+    cuts = [0, *dict.fromkeys(call.stop for call in requests), len(whole)]
+    chunks = [_emit_rows(whole, start, stop, dialect) for start, stop in pairwise(cuts)]
+    if list(chain.from_iterable(chunks)) == list(rows):
+        counts = dict(zip(cuts[1:], accumulate(map(len, chunks)), strict=True))
+        yield from ((call, counts[call.stop]) for call in requests)
         return
-    # What was said before matters to how something is written here: every request is written by itself.
-    for call in asked:
-        begun = _emit_rows(whole, 0, call.stop, wire)
-        if begun == list(rows[: len(begun)]):
-            yield call, len(begun)
+    # The encoding of a row depends on the rows before it here, so encode each request separately.
+    for call in requests:
+        prefix = _emit_rows(whole, 0, call.stop, dialect)
+        if prefix == list(rows[: len(prefix)]):
+            yield call, len(prefix)
 
 
-def _emit_rows(whole: History, start: int, stop: int, wire: str) -> list[Any]:
-    written = emit_with_losses(structs.replace(whole, messages=whole.messages[start:stop]), wire, body=True).value
-    return list(written[find_rows_field(wire)])
+def _emit_rows(whole: History, start: int, stop: int, dialect: str) -> list[Any]:
+    body = emit_with_losses(structs.replace(whole, messages=whole.messages[start:stop]), dialect, body=True).value
+    return list(body[find_rows_field(dialect)])

@@ -1,23 +1,25 @@
-"""What a call shows that it knew: the pieces of earlier text that come back, word for word, in what it wrote.
+"""Find references: verbatim pieces of earlier text that a call reuses in its output.
 
-A needle is looked for in an agent's words and arguments, and kept if text that the call could see holds it:
-- E: a line of the old text of an edit, stripped, of 12 characters and two words at least;
-- G: ten words in a row, five of them of three letters or more, of what is written, run or said; rows do not overlap,
-  and what the same call quotes as old text is not new;
-- I: a name of six characters or more with an underscore, a digit or a capital inside (all capitals are a loud word), a
-  hexadecimal number of seven digits, a number of four; of arguments alone;
-- P: the last two components of a path with an extension.
-Dropped is what more than 15 % of the blocks hold (and more than six), for it tells nothing, and of G, I and P what the
-agent said first itself. This is definition v1: results under it are compared, so a change of it is another one.
+An agent's output consists of its text and tool arguments. A candidate in it counts as a reference if text that is
+visible to the call contains it:
+- E: a line of the old text of an edit, stripped, with at least 12 characters and two words;
+- G: a phrase of ten consecutive words, at least five of them with three letters or more, in text that the call writes,
+  runs or says. Phrases do not overlap, and text that the same call quotes as old text is excluded;
+- I: an identifier of at least six characters with an underscore, a digit or an inner capital (but not all capitals), a
+  hexadecimal number of at least seven digits, or a number of at least four. Only arguments count;
+- P: the last two components of a path with a file extension.
+A candidate is ignored if more than 15 % of the blocks (and more than six) contain it, since it then identifies nothing.
+A candidate of kind G, I or P is also ignored if the agent wrote it first. This is definition v1. Published results
+depend on it, so any change needs a new version.
 
-A patch says its old and new lines with signs; they count as an edit's. Words decide where to look: whoever holds a
-needle holds all its words, and few blocks hold the rarest of them.
+In a patch, removed and added lines count as the old and new text of an edit. The index is keyed by word: a block that
+contains a reference contains all its words, and few blocks contain the rarest one.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -35,96 +37,86 @@ PHRASE_WORDS = 10
 CONTENT_WORDS = 5
 MAX_SOURCE_SHARE = 0.15
 ALWAYS_ALLOWED_SOURCES = 6
-"""As many blocks may hold a needle, however few there are in all."""
+"""Maximum number of blocks that may contain a reference, regardless of the share."""
 
 
 class Reference(Struct, frozen=True):
-    """A piece of earlier text that a call used."""
+    """A piece of earlier text that a call reuses."""
 
     kind: ReferenceKind
     text: str
-    """As it stands in the sources; for G its words, with one space between."""
+    """The text as the sources contain it; for G, its words joined by single spaces."""
     call: int
     sources: frozenset[int]
-    """The blocks that hold it, of those that the call sees."""
+    """Numbers of the visible blocks that contain it."""
     age: int
-    """For how many calls the newest of them had been there."""
+    """Number of calls since the newest source became visible."""
 
 
 def find_references(trace: Trace) -> tuple[tuple[Reference, ...], ...]:
-    """The needles of each call."""
+    """Return the references of each call."""
     index = ReferenceIndex()
     written: list[list[TraceBlock]] = [[] for _ in trace.calls]
     for block in trace.blocks:
         if block.kind in "AC" and block.visible:
             written[block.visible - 1].append(block)
-    found: list[tuple[Reference, ...]] = []
+    references: list[tuple[Reference, ...]] = []
     for number in range(len(trace.calls)):
         while len(index) < len(trace.blocks) and trace.blocks[len(index)].visible <= number:
             index.add(trace.blocks[len(index)].text)
-        found.append(tuple(_select_references(trace, index, number, written[number])))
-    return tuple(found)
+        references.append(tuple(_select_references(trace, index, number, written[number])))
+    return tuple(references)
 
 
 def _select_references(
     trace: Trace, index: "ReferenceIndex", number: int, written: Sequence[TraceBlock]
 ) -> Iterator[Reference]:
     limit = max(ALWAYS_ALLOWED_SOURCES, MAX_SOURCE_SHARE * len(index))
-    found = (candidate for block in written for candidate in find_reference_candidates(trace, block))
-    for kind, text in dict.fromkeys(found):
+    candidates = (candidate for block in written for candidate in find_reference_candidates(trace, block))
+    for kind, text in dict.fromkeys(candidates):
         sources = index.find_holders(kind, text)
-        if not sources or len(sources) > limit:
-            continue
-        if kind == "E" or trace.blocks[min(sources)].kind in "UR":
+        if 0 < len(sources) <= limit and (kind == "E" or trace.blocks[min(sources)].kind in "UR"):
             age = number - trace.blocks[max(sources)].visible
             yield Reference(kind, text, number, frozenset(sources), age)
 
 
-# What may be a needle
+# Reference candidates
 
 
 def find_reference_candidates(trace: Trace, block: TraceBlock) -> Iterator[tuple[ReferenceKind, str]]:
-    """All that an agent wrote in a block which would be a needle if something before held it."""
+    """Yield every piece of an agent's block that is a reference if earlier text contains it."""
     part = trace.history.part(block.place)
     if not isinstance(part, ToolCall):
-        yield from (("G", window) for window in split_phrases(block.text))
+        yield from (("G", phrase) for phrase in split_phrases(block.text))
         yield from (("P", path) for path in find_path_tails(block.text))
         return
-    work = _extract_call_texts(part)
-    yield from (("E", line) for text in work.old for line in find_quotable_lines(text))
-    quoted = _normalize_words("\n".join(work.old))
-    yield from (("G", row) for text in work.new for row in split_phrases(text) if f" {row} " not in quoted)
+    old, new = _extract_call_texts(part)
+    yield from (("E", line) for text in old for line in find_quotable_lines(text))
+    quoted = _normalize_words("\n".join(old))
+    yield from (("G", phrase) for text in new for phrase in split_phrases(text) if f" {phrase} " not in quoted)
     for value in argument_values(part.arguments):
         yield from (("I", word) for word in _WORD.findall(value) if is_distinctive_word(word))
         yield from (("P", path) for path in find_path_tails(value))
 
 
-class _CallTexts(NamedTuple):
-    """The texts that a call takes away, and those that it writes or runs."""
-
-    old: Sequence[str]
-    new: Sequence[str]
-
-
 _PATCH_HEADER = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MULTILINE)
 
 
-def _extract_call_texts(call: ToolCall) -> _CallTexts:
+def _extract_call_texts(call: ToolCall) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the texts that a call removes, and those that it writes or runs."""
     use = describe_tool_call(call)
     if use.category != "file_edit":
-        return _CallTexts((), (use.command,))
+        return (), (use.command,)
     fields = load_json_object(call.arguments)
     patch = next(iter(_string_values(fields, PATCH_KEYS)), "") or use.command or ("" if fields else call.arguments)
     if _PATCH_HEADER.search(patch):
         lines = [line for line in patch.splitlines() if not line.startswith(("--- ", "+++ "))]
         old = "\n".join(line[1:] for line in lines if line[:1] in ("-", " "))
-        return _CallTexts((old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),))
-    listed = [one for key in PAIR_LIST_KEYS if isinstance(items := fields.get(key), list) for one in items]
-    pairs = [fields, *(one for one in listed if isinstance(one, dict))]
-    return _CallTexts(
-        [text for pair in pairs for text in _string_values(pair, OLD_TEXT_KEYS)],
-        [text for pair in pairs for text in _string_values(pair, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))],
-    )
+        return (old,), ("\n".join(line[1:] for line in lines if line.startswith("+")),)
+    listed = [item for key in PAIR_LIST_KEYS if isinstance(items := fields.get(key), list) for item in items]
+    pairs = [fields, *(item for item in listed if isinstance(item, dict))]
+    removed = [text for pair in pairs for text in _string_values(pair, OLD_TEXT_KEYS)]
+    return removed, [text for pair in pairs for text in _string_values(pair, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))]
 
 
 def _string_values(fields: dict[str, object], keys: Sequence[str]) -> Iterator[str]:
@@ -137,14 +129,14 @@ _HEX = re.compile(r"(?=[a-f]*\d)[\da-f]{7,}|(?=[A-F]*\d)[\dA-F]{7,}")
 
 
 def find_quotable_lines(text: str) -> Iterator[str]:
-    """The lines that say enough to be found again."""
+    """Yield the lines that are long enough to identify their source."""
     for line in map(str.strip, text.split("\n")):
         if len(line) >= SHORTEST_LINE and sum(any(map(str.isalnum, word)) for word in _WORD.findall(line)) >= 2:
             yield line
 
 
 def split_phrases(text: str) -> Iterator[str]:
-    """Ten words and the next ten, and so on; of these the ones that are not all signs and small words."""
+    """Yield non-overlapping phrases of ten words. Skip those that consist mostly of short words and symbols."""
     words = _WORD.findall(text)
     for start in range(0, len(words) - PHRASE_WORDS + 1, PHRASE_WORDS):
         window = words[start : start + PHRASE_WORDS]
@@ -153,7 +145,7 @@ def split_phrases(text: str) -> Iterator[str]:
 
 
 def is_distinctive_word(word: str) -> bool:
-    """Whether a word is one that nobody writes by chance: a name in code, a hash, a number."""
+    """Report whether a word is unlikely to occur by chance: an identifier, a hash or a number."""
     if word.isdecimal():
         return len(word) >= 4
     if _HEX.fullmatch(word):
@@ -165,18 +157,18 @@ def is_distinctive_word(word: str) -> bool:
 
 
 def find_path_tails(text: str) -> list[str]:
-    """The last two components of each path in a text that ends with an extension."""
+    """Return the last two components of each path with a file extension."""
     return _PATH.findall(text) if "/" in text else []
 
 
-# Where it may be
+# Reference index
 
 
 class ReferenceIndex:
-    """Texts by number, and which of them hold a needle."""
+    """Find the indexed texts that contain a reference."""
 
     def __init__(self) -> None:
-        """No text yet."""
+        """Start with an empty index."""
         self._texts: list[str] = []
         self._normalized_texts: dict[int, str] = {}
         self._where: dict[str, set[int]] = {}
@@ -185,7 +177,7 @@ class ReferenceIndex:
         return len(self._texts)
 
     def add(self, text: str) -> int:
-        """Take in one more text; its number is how many there were."""
+        """Add a text and return its number."""
         number = len(self._texts)
         self._texts.append(text)
         for key in {*_WORD.findall(text), *find_path_tails(text)}:
@@ -193,18 +185,20 @@ class ReferenceIndex:
         return number
 
     def find_holders(self, kind: ReferenceKind, text: str, among: AbstractSet[int] | None = None) -> AbstractSet[int]:
-        """The numbers of the texts that hold a needle, of all or of some."""
+        """Return the numbers of the texts that contain a reference, among all texts or the given ones."""
         keys = _required_keys(kind, text)
         known = [where for key in keys if (where := self._where.get(key))]
         if len(known) < len(keys):
             return frozenset()
         known.sort(key=len)
-        found: AbstractSet[int] = known[0].intersection(*known[1:]) if len(known) > 1 else known[0]
+        holders: AbstractSet[int] = known[0].intersection(*known[1:]) if len(known) > 1 else known[0]
         if among is not None:
-            found = found & among
+            holders = holders & among
         if kind == "E":
-            return {number for number in found if text in self._texts[number]}
-        return {number for number in found if f" {text} " in self._normalized_text(number)} if kind == "G" else found
+            return {number for number in holders if text in self._texts[number]}
+        return (
+            {number for number in holders if f" {text} " in self._normalized_text(number)} if kind == "G" else holders
+        )
 
     def _normalized_text(self, number: int) -> str:
         if number not in self._normalized_texts:
@@ -213,7 +207,7 @@ class ReferenceIndex:
 
 
 def _required_keys(kind: ReferenceKind, text: str) -> set[str]:
-    """What must be in a text for a needle to be in it; the ends of a line may be parts of longer words there."""
+    """Return the index keys that every match has. The outer words of a line may be parts of longer words there."""
     if kind in "IP":
         return {text}
     words = _WORD.findall(text)
@@ -221,5 +215,5 @@ def _required_keys(kind: ReferenceKind, text: str) -> set[str]:
 
 
 def _normalize_words(text: str) -> str:
-    """The words of a text and one space between, before and after them."""
+    """Return the words of a text, separated and surrounded by single spaces."""
     return f" {' '.join(_WORD.findall(text))} "

@@ -1,11 +1,12 @@
-"""Whether a request still holds what its call was going to use.
+"""Check whether a request still contains the references of its call.
 
-A needle is resident if some text of the request holds it word for word, recoverable if not, but something that was
-sent says where to get it (a stand-in that names a text with it, or the call whose result had it), and lost otherwise.
-Only what is resident is served; for the rest a model must fetch again the smallest block that holds it.
+A reference is a hit if a text of the request contains it verbatim. It is recoverable if it is not a hit but the request
+shows how to get it: a placeholder for a text that contains it, or the call whose result contained it. Otherwise it is
+lost. A turn is served when all its references are hits. For the others, the model must refetch the smallest block that
+contains them.
 
-Requests of one run share nearly all their texts, so each text is looked into once: one that is a block's own counts
-as that block, any other (cut, summarised) is indexed like one.
+Consecutive requests share nearly all their texts, so each text is inspected once. A text that equals a block counts as
+that block; any other text (truncated, summarized) is added to an index.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,52 +18,52 @@ from msgspec import Struct
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import Part, content_id, part_text
 from thresher.replay.references import Reference, ReferenceIndex, find_references
-from thresher.replay.trace import Trace, TraceBlock, argument_values, strip_line_numbers
+from thresher.replay.trace import Trace, argument_values, strip_line_numbers
 from thresher.store import ContentStore, exact_id, short_id
 
 
 class CallResidency(Struct, frozen=True):
-    """What became of the needles of one call."""
+    """The references of one call, by outcome."""
 
     references: tuple[Reference, ...]
     hits: tuple[Reference, ...]
     recoverable: tuple[Reference, ...]
     lost: tuple[Reference, ...]
     refetch_blocks: tuple[int, ...]
-    """The blocks to fetch again: the smallest that holds each needle which is not resident, each once."""
+    """The blocks to refetch: for each missing reference the smallest block that contains it, without duplicates."""
 
     @property
     def is_served(self) -> bool:
-        """Whether the request held all that its call used."""
+        """Report whether all references are hits."""
         return len(self.hits) == len(self.references)
 
 
 class _KnownText(NamedTuple):
-    """What one text of a request is known to be."""
+    """The content of one text of a request."""
 
     blocks: tuple[int, ...]
     other_text: int | None
-    """Its number among the texts that are no block's."""
+    """Its number in the index of texts that equal no block."""
     placeholder_blocks: frozenset[int]
-    """The blocks that it stands in for."""
+    """Blocks whose placeholder is in the text."""
 
 
 class _RequestContents(NamedTuple):
-    """A request, and what is in it."""
+    """A request and its content."""
 
     texts: list[str]
     blocks: set[int]
     other_texts: set[int]
-    """The texts that are no block's."""
+    """Index numbers of the texts that equal no block."""
     placeholder_blocks: set[int]
-    """The blocks that something stands in for."""
+    """Blocks that have a placeholder in the request."""
 
 
 class ResidencyChecker:
-    """Judges the requests of one trace, in any order; with the store that was written to, it knows what folds hold."""
+    """Check the requests of one trace, in any order. The store resolves placeholders that cover several parts."""
 
     def __init__(self, trace: Trace, *, store: ContentStore | None = None) -> None:
-        """Find the needles of all calls."""
+        """Find the references of all calls."""
         self.trace = trace
         self.references = find_references(trace)
         self._store = store
@@ -71,62 +72,59 @@ class ResidencyChecker:
         self._last_request = _RequestContents([], set(), set(), set())
 
     def check_call(self, call: int, sent: Sequence[str]) -> CallResidency:
-        """The outcome of one call, given all the texts that were sent for it."""
-        here = self._inspect_request(sent)
-        resident: list[Reference] = []
-        faulty: list[Reference] = []
-        for needle in self.references[call]:
-            served = not needle.sources.isdisjoint(here.blocks)
-            served = served or bool(self._other_texts.find_holders(needle.kind, needle.text, here.other_texts))
-            (resident if served else faulty).append(needle)
-        told = self._find_recoverable_blocks(here) if faulty else set()
+        """Return the outcome of one call, given all the texts of its request."""
+        request = self._inspect_request(sent)
+        hits: list[Reference] = []
+        missing: list[Reference] = []
+        for reference in self.references[call]:
+            is_hit = not reference.sources.isdisjoint(request.blocks) or self._other_texts.find_holders(
+                reference.kind, reference.text, request.other_texts
+            )
+            (hits if is_hit else missing).append(reference)
+        named = self._find_recoverable_blocks(request) if missing else set()
+        recoverable = tuple([reference for reference in missing if not reference.sources.isdisjoint(named)])
+        lost = tuple([reference for reference in missing if reference.sources.isdisjoint(named)])
         return CallResidency(
-            self.references[call],
-            tuple(resident),
-            tuple([needle for needle in faulty if not needle.sources.isdisjoint(told)]),
-            tuple([needle for needle in faulty if needle.sources.isdisjoint(told)]),
-            tuple(self._choose_refetches(faulty)),
+            self.references[call], tuple(hits), recoverable, lost, tuple(self._choose_refetches(missing))
         )
 
     def add_block_copy(self, part: Part, block: int) -> None:
-        """Know another part as a block: one that brings it again."""
+        """Register the ids of another part that carries the text of a block, such as a refetched copy."""
         for id_ in (exact_id(part), content_id(part)):
             self._blocks_by_id.setdefault(short_id(id_), []).append(block)
 
-    def _find_recoverable_blocks(self, here: "_RequestContents") -> set[int]:
-        """The blocks that what was sent says how to get: by a stand-in, or by the call that they answer."""
-        return here.placeholder_blocks | {
-            result
-            for call, result in self._result_by_call.items()
-            if call in here.blocks or call in here.placeholder_blocks
-        }
+    def _find_recoverable_blocks(self, request: _RequestContents) -> set[int]:
+        """Return the blocks that the request shows how to get: by a placeholder or by the producing call."""
+        named = request.blocks | request.placeholder_blocks
+        results = {result for call, result in self._result_by_call.items() if call in named}
+        return request.placeholder_blocks | results
 
-    def _choose_refetches(self, needles: Iterable[Reference]) -> Iterator[int]:
-        """One block brings all that it holds."""
+    def _choose_refetches(self, references: Iterable[Reference]) -> Iterator[int]:
+        """Yield the blocks to refetch, each once, even if several references need it."""
         fetched: set[int] = set()
-        for needle in needles:
-            if needle.sources.isdisjoint(fetched):
-                smallest = min(needle.sources, key=lambda block: (len(self.trace.blocks[block].text), -block))
+        for reference in references:
+            if reference.sources.isdisjoint(fetched):
+                smallest = min(reference.sources, key=lambda block: (len(self.trace.blocks[block].text), -block))
                 fetched.add(smallest)
                 yield smallest
 
-    def _inspect_request(self, sent: Sequence[str]) -> "_RequestContents":
-        """What is there; a request that goes on from the last one adds to what was there."""
-        before = self._last_request
-        goes_on = list(sent[: len(before.texts)]) == before.texts
-        here = (
-            _RequestContents(list(sent), *before[1:]) if goes_on else _RequestContents(list(sent), set(), set(), set())
-        )
-        for text in sent[len(before.texts) :] if goes_on else sent:
+    def _inspect_request(self, sent: Sequence[str]) -> _RequestContents:
+        """Return the content of a request. Reuse the last result if this request extends the last one."""
+        texts, previous = list(sent), self._last_request
+        count = len(previous.texts)
+        if texts[:count] != previous.texts:
+            count, previous = 0, _RequestContents([], set(), set(), set())
+        request = previous._replace(texts=texts)
+        for text in texts[count:]:
             known = self._known_texts.get(text)
             if known is None:
                 known = self._known_texts[text] = self._inspect_text(text)
-            here.blocks.update(known.blocks)
-            here.placeholder_blocks.update(known.placeholder_blocks)
+            request.blocks.update(known.blocks)
+            request.placeholder_blocks.update(known.placeholder_blocks)
             if known.other_text is not None:
-                here.other_texts.add(known.other_text)
-        self._last_request = here
-        return here
+                request.other_texts.add(known.other_text)
+        self._last_request = request
+        return request
 
     def _inspect_text(self, text: str) -> _KnownText:
         blocks = self._blocks_by_text.get(text, ())
@@ -139,42 +137,37 @@ class ResidencyChecker:
         return _KnownText((), self._other_texts.add("\n".join((strip_line_numbers(text), *values))), named)
 
     def _resolve_placeholder(self, id_: str, within: frozenset[str]) -> Iterator[int]:
-        """The blocks that an id stands for; a fold has members, which may be folds."""
+        """Yield the blocks that an id refers to. A placeholder may cover several, even other placeholders."""
         yield from self._blocks_by_id.get(short_id(id_), ())
-        found = self._store.get(id_) if self._store is not None and id_ not in within else None
-        if isinstance(found, tuple):
-            for member in found:
-                yield from self._resolve_placeholder(member, within | {id_})
+        stored = self._store.get(id_) if self._store is not None and id_ not in within else None
+        for member in stored if isinstance(stored, tuple) else ():
+            yield from self._resolve_placeholder(member, within | {id_})
 
     @cached_property
     def _blocks_by_text(self) -> dict[str, tuple[int, ...]]:
-        """The blocks of a text, as it is searched and as it was written."""
-        found: dict[str, set[int]] = {}
+        """Block numbers by text, both as searched and as recorded."""
+        numbers: dict[str, set[int]] = {}
         for number, block in enumerate(self.trace.blocks):
             for text in (block.text, part_text(self.trace.history.part(block.place))):
-                found.setdefault(text, set()).add(number)
-        return {text: tuple(blocks) for text, blocks in found.items()}
+                numbers.setdefault(text, set()).add(number)
+        return {text: tuple(blocks) for text, blocks in numbers.items()}
 
     @cached_property
     def _blocks_by_id(self) -> dict[str, list[int]]:
-        """The blocks of an id, by what stand-ins carry."""
-        found: dict[str, list[int]] = {}
-        for number, block in enumerate(self.trace.blocks):
-            for id_ in self._block_ids(block):
-                found.setdefault(short_id(id_), []).append(number)
-        return found
-
-    def _block_ids(self, block: TraceBlock) -> set[str]:
+        """Block numbers by the short id that placeholders carry."""
+        numbers: dict[str, list[int]] = {}
         history = self.trace.history
-        return {exact_id(history.part(block.place)), history.occurrence(block.place).content}
+        for number, block in enumerate(self.trace.blocks):
+            for id_ in {exact_id(history.part(block.place)), history.occurrence(block.place).content}:
+                numbers.setdefault(short_id(id_), []).append(number)
+        return numbers
 
     @cached_property
     def _result_by_call(self) -> dict[int, int]:
-        """The block of a call → the block of its result."""
+        """For the block of a call, the block of its result."""
         numbers = {block.place: number for number, block in enumerate(self.trace.blocks)}
-        chains = ((numbers.get(chain.call), chain.result) for chain in self.trace.history.chains)
         return {
-            call: numbers[result]
-            for call, result in chains
-            if call is not None and result is not None and result in numbers
+            numbers[chain.call]: numbers[chain.result]
+            for chain in self.trace.history.chains
+            if chain.call in numbers and chain.result is not None and chain.result in numbers
         }

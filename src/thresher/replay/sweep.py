@@ -1,15 +1,17 @@
-"""Many sessions, sent again in many ways: in several processes, and begun again where it was left.
+"""Replay many sessions with many strategies, in several processes, with resume.
 
-A unit of work is one file with one policy at a few budgets: little is lost where it is stopped, and references are not
-found again too often. What decides in no time (a control, a rule of others) has all its budgets in one. First comes the
-full history of every file, and with it the floor that the bound is made of: that tells which files hold anything to
-measure, so the policies see no others. The largest files go first, so that no processor waits at the end.
+A unit of work is one file with one policy at a few budgets, so that little is lost on an interruption and references
+are rarely searched twice. Strategies that decide instantly (baselines, peer rules) run at all budgets in one unit. The
+full history of every file is replayed first, with the minimum costs of the upper bound. That shows which files contain
+anything to measure, and only those are replayed with the policies. The largest files run first, so that no processor is
+left with a long one at the end.
 
-A unit that is done is one line in a file, whose name is a digest of all that its figures depend on: the definition, the
-version, the package's own sources, prices, settings, and the files by size and time. Whoever starts the same sweep
-again takes those lines and does the rest; a line that was torn is no line. When all is done the file goes.
+Each finished unit is one line of a checkpoint file. Its name is a digest of everything that the figures depend on: the
+reference definition, the version and source of this package, prices, settings, and the size and time of each file.
+Restarting the same sweep reads those lines and runs the rest; it ignores an incomplete line. The file is deleted when
+the sweep is complete.
 
-What cannot be read and whoever raises is told, and the rest goes on.
+Unreadable files and strategies that raise are reported, and the other units still run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,81 +51,47 @@ from thresher.store import InMemoryContentStore
 from thresher.transcripts import read_all
 
 MIN_RECORDED_CALLS = 15
-"""A recording with fewer calls says too little."""
+"""Skip recordings with fewer calls: they say too little."""
 BUDGETS_PER_UNIT = 2
-"""Budgets of one policy that are measured in one go."""
+"""Number of budgets of a policy in one unit."""
 MAX_RESUME_AGE_SECONDS = 30 * 24 * 3600
-"""Seconds after which a sweep that was stopped is not thought to go on."""
+"""Maximum age in seconds of another sweep's checkpoint."""
 SweepProgress = Callable[[int, int], None]
-"""How many units are done, and of how many."""
+"""Callback with the number of finished units and the total."""
+UnitFunction = Callable[[SweepUnit], UnitResult]
 
 
-def run_sweep(
-    files: Iterable[Path],
-    ways: Sequence[tuple[str, int | None]],
-    rates: Rates,
-    *,
-    jobs: int = 1,
-    minimum: int = MIN_RECORDED_CALLS,
-    progress: SweepProgress | None = None,
-    resume: Path | None = None,
-) -> SweepResults:
-    """Send all sessions of all files again; `resume` is the folder where what is done is kept until all is."""
-    sized = sort_files_by_size(files)
-    asked = _group_budgets(ways)
-    saved = (
-        SweepCheckpoint(
-            resume, compute_sweep_key(sized, dict.fromkeys(name for name, _ in asked), rates, load_settings())
-        )
-        if resume is not None
-        else SweepCheckpoint(None, "")
-    )
-    total = len(sized) * (1 + len(asked))
-    workers = SweepWorkers(
-        min(jobs, total), saved, lambda done: progress(done, total) if progress is not None else None
-    )
-    with workers:
-        first = workers.run_units([SweepUnit(str(path), FULL_HISTORY, (None,), minimum, rates) for path in sized])
-        kept = exclude_subagent_files(first)
-        total = len(sized) + sum(bool(done.sessions) for done in kept) * len(asked)
-        order = [done.file for done in kept if done.sessions]
-        units = [SweepUnit(file, way, budgets, minimum, rates) for file in order for way, budgets in asked]
-        rest = workers.run_units(units)
-    saved.delete()
-    return _collect_results(kept, rest, ways, len(sized))
-
-
-# What is to be done
+# Planning
 
 
 def sort_files_by_size(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """The files with size and time, the largest first; one that is gone has none, and fails when it is read."""
-    found: dict[Path, tuple[int, int]] = {}
+    """Return size and time of each file, the largest first. A missing file gets zeros and fails when it is read."""
+    sizes: dict[Path, tuple[int, int]] = {}
     for path in files:
-        found[path] = (0, 0)
+        sizes[path] = (0, 0)
         with suppress(OSError):
             stat = path.stat()
-            found[path] = (stat.st_size, stat.st_mtime_ns)
-    return dict(sorted(found.items(), key=lambda item: (-item[1][0], str(item[0]))))
+            sizes[path] = (stat.st_size, stat.st_mtime_ns)
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1][0], str(item[0]))))
 
 
-def _group_budgets(ways: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
-    """Each policy with the budgets that are measured together; the full history is always there, and none of them."""
-    found: dict[str, dict[int | None, None]] = {}
-    for name, budget in ways:
+def _group_budgets(settings: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
+    """Return each strategy with the budgets of one unit. The full history always runs and is not included."""
+    budgets_by_name: dict[str, dict[int | None, None]] = {}
+    for name, budget in settings:
         if name != FULL_HISTORY:
-            found.setdefault(name, {})[budget] = None
-    units = []
-    for name, of in found.items():
-        step = len(of) if is_baseline(name) or name in PEER_STRATEGIES else BUDGETS_PER_UNIT
-        units += [(name, tuple(of)[start : start + step]) for start in range(0, len(of), step)]
-    return units
+            budgets_by_name.setdefault(name, {})[budget] = None
+    groups = []
+    for name, budgets in budgets_by_name.items():
+        step = len(budgets) if is_baseline(name) or name in PEER_STRATEGIES else BUDGETS_PER_UNIT
+        groups += [(name, tuple(budgets)[start : start + step]) for start in range(0, len(budgets), step)]
+    return groups
 
 
 def compute_sweep_key(
-    sized: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, chosen: Settings
+    sizes: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, settings: Settings
 ) -> str:
-    """A digest of all that a figure depends on."""
+    """Return a digest of everything that a figure depends on."""
     sources = Path(__file__).parents[1].rglob("*.py")
     policies = [path for name in names if (path := policy_file(name)) is not None]
     facts = (
@@ -131,9 +99,9 @@ def compute_sweep_key(
         version("thresher"),
         max(path.stat().st_mtime_ns for path in sources),
         msgspec.structs.asdict(rates),
-        [(str(path), *facts) for path, facts in sorted(sized.items())],
+        [(str(path), *size) for path, size in sorted(sizes.items())],
         [path.read_text("utf-8", "replace") for path in policies if path.is_file()],
-        chosen,
+        settings,
     )
     return sha256(repr(facts).encode("utf-8", "replace")).hexdigest()[:20]
 
@@ -141,77 +109,65 @@ def compute_sweep_key(
 # One unit
 
 
-def run_unit(unit: SweepUnit) -> UnitResult:
-    """All sessions of a file, in one way."""
-    told: dict[str, SessionResult] = {}
-    failed: dict[str, ReplayFailure] = {}
+def run_unit(unit: SweepUnit, read: Callable[[str], Sequence[Session]] = read_all) -> UnitResult:
+    """Replay all sessions of a file with one strategy."""
+    results: dict[str, SessionResult] = {}
+    failures: dict[str, ReplayFailure] = {}
     children: list[str] = []
     short = 0
     try:
-        sessions = read_all(unit.file)
+        sessions = read(unit.file)
     except (ThresherError, OSError) as error:
         kind: Literal["read", "format"] = "format" if isinstance(error, UnknownFormatError) else "read"
-        return UnitResult(
-            unit.name, unit.file, unit.strategy, failures=[ReplayFailure(unit.file, "", str(error), kind)]
-        )
+        failure = ReplayFailure(unit.file, "", str(error), kind)
+        return UnitResult(unit.name, unit.file, unit.strategy, failures=[failure])
     for session in sessions:
         children += [child.file for child in session.children if child.file != session.file]
         key = f"{session.file}#{session.id}"
         try:
-            found, less = _select_long_recordings(session, unit.min_calls)
-            short += less
-            if found:
-                told[key] = _merge_session_results(told.get(key), _replay_session(session, found, unit))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a way or a recording raises is told
+            recordings = list(build_session_recordings(session))
+            long = [recording for recording in recordings if len(recording.trace.calls) >= unit.min_calls]
+            short += len(recordings) - len(long)
+            if long:
+                results[key] = _merge_session_results(results.get(key), _replay_session(session, long, unit))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - report any error of a strategy or a recording
             text = f"session {session.id}: {type(error).__name__}: {error}"
-            failed[key] = ReplayFailure(unit.file, unit.strategy, text[:500])
-    whole = {key: one for key, one in told.items() if key not in failed}
-    return UnitResult(unit.name, unit.file, unit.strategy, whole, list(failed.values()), children, short)
+            failures[key] = ReplayFailure(unit.file, unit.strategy, text[:500])
+    complete = {key: result for key, result in results.items() if key not in failures}
+    return UnitResult(unit.name, unit.file, unit.strategy, complete, list(failures.values()), children, short)
 
 
-def _select_long_recordings(session: Session, minimum: int) -> tuple[list[Recording], int]:
-    """The recordings with enough calls, and how many others there are."""
-    every = list(build_session_recordings(session))
-    found = [one for one in every if len(one.trace.calls) >= minimum]
-    return found, len(every) - len(found)
-
-
-def _replay_session(session: Session, found: Sequence[Recording], unit: SweepUnit) -> SessionResult:
-    """One session in one way; each recording has one referee for all budgets."""
-    tallies = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
-    floors: list[MinimumCost] = []
-    for recording in found:
+def _replay_session(session: Session, recordings: Sequence[Recording], unit: SweepUnit) -> SessionResult:
+    """Replay one session with one strategy. A recording has one checker for all budgets."""
+    totals_by_budget = {_budget_key(budget): ReplayTotals() for budget in unit.budgets}
+    minimum_costs: list[MinimumCost] = []
+    for recording in recordings:
         store = InMemoryContentStore()
-        referee = ResidencyChecker(recording.trace, store=store)
+        checker = ResidencyChecker(recording.trace, store=store)
         if unit.strategy == FULL_HISTORY:
-            floors.append(compute_minimum_cost(recording, referee))
+            minimum_costs.append(compute_minimum_cost(recording, checker))
         for budget in unit.budgets:
-            way = make_strategy(unit.strategy, budget, unit.rates)
-            tallies[_budget_key(budget)].add(replay_recording(recording, way, unit.rates, referee=referee, store=store))
-    calls = sum(len(one.trace.calls) for one in found)
-    return SessionResult(
-        ReplayedSession(session.file, session.id, session.agent, session.project, len(found), calls),
-        tallies,
-        floors,
-    )
+            strategy = make_strategy(unit.strategy, budget, unit.rates)
+            totals = replay_recording(recording, strategy, unit.rates, checker=checker, store=store)
+            totals_by_budget[_budget_key(budget)].add(totals)
+    calls = sum(len(recording.trace.calls) for recording in recordings)
+    facts = ReplayedSession(session.file, session.id, session.agent, session.project, len(recordings), calls)
+    return SessionResult(facts, totals_by_budget, minimum_costs)
 
 
 def _merge_session_results(before: SessionResult | None, now: SessionResult) -> SessionResult:
-    """Two sessions of one id in one file are one."""
+    """Merge two sessions of one file that have the same id."""
     if before is None:
         return now
-    for label, tally in before.tallies.items():
-        now.tallies[label].add(tally)
-    facts = msgspec.structs.replace(
-        now.facts,
-        recordings=before.facts.recordings + now.facts.recordings,
-        calls=before.facts.calls + now.facts.calls,
-    )
-    return SessionResult(facts, now.tallies, [*before.floors, *now.floors])
+    for budget, totals in before.totals_by_budget.items():
+        now.totals_by_budget[budget].add(totals)
+    recordings, calls = before.facts.recordings + now.facts.recordings, before.facts.calls + now.facts.calls
+    facts = msgspec.structs.replace(now.facts, recordings=recordings, calls=calls)
+    return SessionResult(facts, now.totals_by_budget, [*before.minimum_costs, *now.minimum_costs])
 
 
 def _budget_key(budget: int | None) -> str:
-    """A budget as a key of JSON."""
+    """Return a budget as a JSON key."""
     return "" if budget is None else str(budget)
 
 
@@ -219,13 +175,13 @@ def _budget_key(budget: int | None) -> str:
 
 
 class SweepCheckpoint:
-    """The units that are done, one a line; without a folder, or where it cannot be written, none is kept.
+    """Finished units, one per line. Without a folder, or in a read-only one, it stores nothing.
 
-    What others began and nobody went on with goes after a while.
+    Opening it deletes old checkpoints of other sweeps.
     """
 
     def __init__(self, folder: Path | None, key: str) -> None:
-        """Read what is there."""
+        """Read the finished units."""
         self._path = None if folder is None else folder / f"{key}.jsonl"
         self.finished_units: dict[str, UnitResult] = {}
         if self._path is not None:
@@ -238,22 +194,22 @@ class SweepCheckpoint:
             with suppress(OSError):
                 if other != path and other.stat().st_mtime < time() - MAX_RESUME_AGE_SECONDS:
                     other.unlink()
-        told = path.read_bytes() if path.exists() else b""
-        for line in told.splitlines():
+        lines = path.read_bytes() if path.exists() else b""
+        for line in lines.splitlines():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
-                done = msgspec.json.decode(line, type=UnitResult)
-                self.finished_units[done.name] = done
-        if told and not told.endswith(b"\n"):
-            self._append(b"\n")  # so that the next line does not go on from one that was torn
+                result = msgspec.json.decode(line, type=UnitResult)
+                self.finished_units[result.name] = result
+        if lines and not lines.endswith(b"\n"):
+            self._append(b"\n")  # so that the next line does not extend an incomplete one
 
-    def add(self, done: UnitResult) -> None:
-        """One more; what failed may go well the next time, and a name that is no text cannot be written."""
-        if self._path is not None and not done.failures:
+    def add(self, result: UnitResult) -> None:
+        """Add a unit. Skip failures, which may succeed next time, and file names that cannot be encoded."""
+        if not result.failures:
             with suppress(OSError, UnicodeEncodeError):
-                self._append(msgspec.json.encode(done) + b"\n")
+                self._append(msgspec.json.encode(result) + b"\n")
 
     def delete(self) -> None:
-        """All is done."""
+        """Delete the checkpoint of a complete sweep."""
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -265,14 +221,21 @@ class SweepCheckpoint:
 
 
 class SweepWorkers:
-    """Does units, here or in other processes, in the order in which they are given."""
+    """Run units in this process or in worker processes."""
 
-    def __init__(self, jobs: int, saved: SweepCheckpoint, tell: Callable[[int], None]) -> None:
-        """With one job, all is done in this process."""
+    def __init__(
+        self,
+        jobs: int,
+        checkpoint: SweepCheckpoint,
+        report_progress: Callable[[int], None],
+        run: UnitFunction = run_unit,
+    ) -> None:
+        """Create the worker pool; one job runs in this process."""
         spawn = get_context("spawn")
         self._pool = ProcessPoolExecutor(jobs, spawn, initializer=initialize_sweep_worker) if jobs > 1 else None
-        self._checkpoint = saved
-        self._report_progress = tell
+        self._checkpoint = checkpoint
+        self._report_progress = report_progress
+        self._run = run
         self._finished_count = 0
 
     def __enter__(self) -> "SweepWorkers":
@@ -283,63 +246,90 @@ class SweepWorkers:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run_units(self, units: Sequence[SweepUnit]) -> list[UnitResult]:
-        """All of them; what comes out is in their order."""
-        found = {
-            unit.name: self._checkpoint.finished_units[unit.name]
-            for unit in units
-            if unit.name in self._checkpoint.finished_units
-        }
-        self._finished_count += len(found)
+        """Run all units and return the results in the same order."""
+        names = {unit.name for unit in units}
+        results = {name: result for name, result in self._checkpoint.finished_units.items() if name in names}
+        self._finished_count += len(results)
         self._report_progress(self._finished_count)
-        for done in self._run_new_units([unit for unit in units if unit.name not in found]):
-            found[done.name] = done
-            self._checkpoint.add(done)
+        for result in self._run_new_units([unit for unit in units if unit.name not in results]):
+            results[result.name] = result
+            self._checkpoint.add(result)
             self._finished_count += 1
             self._report_progress(self._finished_count)
-        return [found[unit.name] for unit in units]
+        return [results[unit.name] for unit in units]
 
     def _run_new_units(self, units: Sequence[SweepUnit]) -> Iterator[UnitResult]:
         if self._pool is None:
-            yield from map(run_unit, units)
+            yield from map(self._run, units)
             return
         try:
-            futures: list[Future[UnitResult]] = [self._pool.submit(run_unit, unit) for unit in units]
+            futures: list[Future[UnitResult]] = [self._pool.submit(self._run, unit) for unit in units]
             yield from (future.result() for future in as_completed(futures))
         except BrokenProcessPool as error:
             raise ThresherError(
-                "a process ended before its work did, perhaps for want of memory: start again with fewer --jobs; "
-                "what is done is kept"
+                "a worker process stopped unexpectedly, possibly out of memory. Run the same command with fewer "
+                "`--jobs`; finished work is kept."
             ) from error
 
 
-# What was found
+def run_sweep(  # noqa: PLR0913 - a sweep has many options
+    files: Iterable[Path],
+    settings: Sequence[tuple[str, int | None]],
+    rates: Rates,
+    *,
+    jobs: int = 1,
+    minimum: int = MIN_RECORDED_CALLS,
+    progress: SweepProgress | None = None,
+    resume: Path | None = None,
+    run: UnitFunction = run_unit,
+) -> SweepResults:
+    """Replay all sessions of all files. `resume` is the folder of the checkpoint; `run` runs one unit."""
+    sizes = sort_files_by_size(files)
+    groups = _group_budgets(settings)
+    names = dict.fromkeys(name for name, _ in groups)
+    key = "" if resume is None else compute_sweep_key(sizes, names, rates, load_settings())
+    checkpoint = SweepCheckpoint(resume, key)
+    total = len(sizes) * (1 + len(groups))
+    report = (lambda _: None) if progress is None else lambda finished: progress(finished, total)
+    with SweepWorkers(min(jobs, total), checkpoint, report, run) as workers:
+        first = workers.run_units([SweepUnit(str(path), FULL_HISTORY, (None,), minimum, rates) for path in sizes])
+        full = exclude_subagent_files(first)
+        relevant = [result.file for result in full if result.sessions]
+        total = len(sizes) + len(relevant) * len(groups)
+        units = [SweepUnit(file, name, budgets, minimum, rates) for file in relevant for name, budgets in groups]
+        rest = workers.run_units(units)
+    checkpoint.delete()
+    return _collect_results(full, rest, settings, len(sizes))
+
+
+# Results
 
 
 def exclude_subagent_files(first: Sequence[UnitResult]) -> list[UnitResult]:
-    """What was found in the files, without those of sub-agents: these are told with their parents."""
-    children = {file for done in first for file in done.children}
-    return [done for done in first if done.file not in children]
+    """Drop the results of sub-agent files, which count with their parents."""
+    children = {file for result in first for file in result.children}
+    return [result for result in first if result.file not in children]
 
 
 def _collect_results(
-    first: Sequence[UnitResult], rest: Sequence[UnitResult], ways: Sequence[tuple[str, int | None]], files: int
+    full: Sequence[UnitResult], rest: Sequence[UnitResult], settings: Sequence[tuple[str, int | None]], files: int
 ) -> SweepResults:
-    every = [*first, *rest]
-    told = {key: one for done in first for key, one in done.sessions.items()}
-    settings = [StrategySetting(name, None if name == FULL_HISTORY else budget) for name, budget in ways]
-    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = {
-        setting: {} for setting in (*settings, StrategySetting(FULL_HISTORY, None))
+    results = [*full, *rest]
+    sessions = {key: session for result in full for key, session in result.sessions.items()}
+    names = [(name, None if name == FULL_HISTORY else budget) for name, budget in settings]
+    totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = {
+        StrategySetting(*setting): {} for setting in (*names, (FULL_HISTORY, None))
     }
-    for done in every:
-        for key, one in done.sessions.items():
-            for label, tally in one.tallies.items():
-                tallies[StrategySetting(done.way, int(label) if label else None)][key] = tally
+    for result in results:
+        for key, session in result.sessions.items():
+            for budget, totals in session.totals_by_budget.items():
+                totals_by_setting[StrategySetting(result.strategy, int(budget) if budget else None)][key] = totals
     return SweepResults(
-        sessions={key: one.facts for key, one in told.items()},
-        tallies=tallies,
-        floors={key: one.floors for key, one in told.items()},
-        # What raises at every budget is told once.
-        failures=list(dict.fromkeys(failure for done in every for failure in done.failures)),
+        sessions={key: session.facts for key, session in sessions.items()},
+        totals_by_setting=totals_by_setting,
+        minimum_costs={key: session.minimum_costs for key, session in sessions.items()},
+        # Report a strategy that raises at every budget once.
+        failures=list(dict.fromkeys(failure for result in results for failure in result.failures)),
         files=files,
-        short=sum(done.short for done in first),
+        short=sum(result.short for result in full),
     )

@@ -1,4 +1,4 @@
-"""Units of a sweep, and their results."""
+"""Work units of a sweep and their results."""
 
 from typing import Literal
 
@@ -11,18 +11,18 @@ from thresher.replay.strategies.upper_bound import MinimumCost
 
 
 class ReplayFailure(Struct, frozen=True):
-    """What could not be done."""
+    """A file or session that failed to replay."""
 
     file: str
-    way: str
-    """Empty where the file could not be read."""
+    strategy: str
+    """Empty if the file is unreadable."""
     error: str
-    kind: Literal["read", "format", "way"] = "way"
-    """A file in no known format may be anything that lies in a folder."""
+    kind: Literal["read", "format", "strategy"] = "strategy"
+    """`format`: no known format matches, so the file may be unrelated to any agent."""
 
 
 class ReplayedSession(Struct, frozen=True):
-    """A session: all its segments and sub-agents that are long enough."""
+    """A session, with all its recordings that are long enough (segments and sub-agents)."""
 
     file: str
     id: str
@@ -33,15 +33,15 @@ class ReplayedSession(Struct, frozen=True):
 
 
 class SessionResult(Struct, frozen=True):
-    """What one way did with one session, by budget."""
+    """Totals of one strategy on one session, by budget."""
 
     facts: ReplayedSession
-    tallies: dict[str, ReplayTotals]
-    floors: list[MinimumCost] = []
+    totals_by_budget: dict[str, ReplayTotals]
+    minimum_costs: list[MinimumCost] = []
 
 
 class SweepUnit(Struct, frozen=True):
-    """One piece of work: a file, and a way at its budgets."""
+    """One piece of work: a file and a strategy at some budgets."""
 
     file: str
     strategy: str
@@ -51,31 +51,31 @@ class SweepUnit(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What tells it apart from all others of a sweep."""
+        """A key that is unique within a sweep."""
         return f"{self.file}\n{self.strategy}\n{self.min_calls}\n{','.join(map(str, self.budgets))}"
 
 
 class UnitResult(Struct, frozen=True):
-    """A unit, done."""
+    """The results of one unit."""
 
     name: str
     file: str
-    way: str
+    strategy: str
     sessions: dict[str, SessionResult] = {}
     failures: list[ReplayFailure] = []
     children: list[str] = []
-    """Files of sub-agents that are told with their parents."""
+    """Files of sub-agents, which count with their parents."""
     short: int = 0
-    """Recordings with too few calls."""
+    """Number of recordings with too few calls."""
 
 
 class SweepResults(Struct, frozen=True, kw_only=True):
-    """What a sweep found, session by session, so that it can be told in any grouping."""
+    """All results of a sweep, by session, so that a report can group them in any way."""
 
     sessions: dict[str, ReplayedSession] = field(default_factory=dict)
-    tallies: dict[StrategySetting, dict[str, ReplayTotals]] = field(default_factory=dict)
-    floors: dict[str, list[MinimumCost]] = field(default_factory=dict)
+    totals_by_setting: dict[StrategySetting, dict[str, ReplayTotals]] = field(default_factory=dict)
+    minimum_costs: dict[str, list[MinimumCost]] = field(default_factory=dict)
     failures: list[ReplayFailure] = field(default_factory=list)
     files: int = 0
     short: int = 0
-    """Recordings with too few calls."""
+    """Number of recordings with too few calls."""

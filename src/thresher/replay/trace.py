@@ -1,9 +1,9 @@
-"""A recording as a row of model calls, and the text that each of them could see.
+"""Represent a recording as a sequence of model calls and the text that was visible to each.
 
-Every request of a history is a beginning of it: call t was sent all messages before its own first one. So a trace is
-the history, where each request stops, and one block for each text in it, with the number of the first call that saw
-it. What was carried over a compaction is seen by all calls of its segment, and is nobody's call there. Numbers that a
-reading tool puts before lines are no part of a file, so they are no part of a block.
+Every request of a history is a prefix of it: call t was sent all messages before its own first one. A trace therefore
+consists of the history, the stop of each request, and one block per text with the number of the first call that sees
+it. Text that a compaction carried over is visible to all calls of its segment and belongs to no call. Blocks exclude
+the line numbers that reading tools add, because they are not part of the file.
 """
 
 import re
@@ -19,30 +19,30 @@ from thresher.model.jsontext import load_json
 from thresher.model.message_cache import cached_per_message
 
 TraceBlockKind = Literal["U", "R", "A", "K", "C"]
-"""Told by a user (or a system, or a harness), a tool's result, an agent's words, its thinking, a call's arguments."""
+"""User, system or harness text (U), tool result (R), agent text (A), thinking (K), call arguments (C)."""
 
 
 class TraceBlock(Struct, frozen=True, gc=False):
-    """One text of a history, as it is searched."""
+    """One text of a history, in the form in which it is searched."""
 
     kind: TraceBlockKind
     text: str
     place: Place
     visible: int
-    """The number of the first call that sees it; the number of all calls where none does."""
+    """The number of the first call that sees it, or the number of calls if none does."""
 
 
 class RecordedCall(NamedTuple):
     """One request to a model."""
 
     time: float | None
-    """When it was answered, in seconds since 1970, where that was recorded."""
+    """Time of the response in seconds since 1970, if recorded."""
     stop: int
     """The request is `history.messages[:stop]`."""
 
 
 class Trace(Struct, frozen=True):
-    """One segment of a session, as the calls that were made in it; blocks stand in the order of the history."""
+    """One segment of a session and its model calls. Blocks are in the order of the history."""
 
     name: str
     history: History
@@ -51,7 +51,7 @@ class Trace(Struct, frozen=True):
 
 
 def trace_session(session: Session) -> list[Trace]:
-    """Every segment of a session in which a model was called, then those of its sub-agents."""
+    """Return the trace of each segment that has model calls, then those of the sub-agents."""
     name = f"{PurePath(session.file).name}#{session.id}"
     own = [trace_history(history, f"{name}/{number}") for number, history in enumerate(session.segments, 1)]
     inner = [trace for child in session.children for trace in trace_session(child)]
@@ -59,7 +59,7 @@ def trace_session(session: Session) -> list[Trace]:
 
 
 def trace_history(history: History, name: str = "") -> Trace:
-    """The calls and the blocks of one history."""
+    """Return the calls and blocks of one history."""
     turns = [turn for turn in history.turns if _is_model_call(history, turn)]
     calls = tuple([RecordedCall(_time(history, turn), turn.start) for turn in turns])
     stops = [call.stop for call in calls]
@@ -72,12 +72,12 @@ def trace_history(history: History, name: str = "") -> Trace:
 
 
 def list_request_texts(messages: Sequence[Message]) -> list[str]:
-    """What a request says, one text a part, in the form that blocks have."""
+    """Return the texts of a request, one per part, in the same form as blocks."""
     return [text for message in messages for _, _, text in _extract_texts(message)]
 
 
 def _is_model_call(history: History, turn: Turn) -> bool:
-    """Whether a model was asked: neither the harness nor a compaction wrote it."""
+    """Report whether a model wrote the turn, rather than the harness or a compaction."""
     written = history.messages[turn.start : turn.stop]
     return any(message.author != "harness" and not message.carried for message in written)
 
@@ -89,8 +89,8 @@ def _time(history: History, turn: Turn) -> float | None:
 
 @cached_per_message
 def _extract_texts(message: Message) -> tuple[tuple[int, TraceBlockKind, str], ...]:
-    found = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
-    return tuple([(j, kind, text) for j, kind, text in found if text and not text.isspace()])
+    texts = ((j, _kind(message, part), block_text(part)) for j, part in enumerate(message.parts))
+    return tuple([(j, kind, text) for j, kind, text in texts if text and not text.isspace()])
 
 
 def _kind(message: Message, part: Part) -> TraceBlockKind:
@@ -106,7 +106,7 @@ def _kind(message: Message, part: Part) -> TraceBlockKind:
 
 
 def block_text(part: Part) -> str:
-    """A part as it is searched; pictures and what nobody understands have no text."""
+    """Return a part in the form in which it is searched. Images and unknown parts have no text."""
     match part:
         case ToolResult():
             return strip_line_numbers(part.text)
@@ -119,7 +119,7 @@ def block_text(part: Part) -> str:
 
 
 def argument_values(arguments: str) -> list[str]:
-    """The texts and numbers in a call's arguments as they are, without JSON's escapes; free text is one value."""
+    """Return the strings and numbers in a call's arguments, without JSON escapes. Free text is one value."""
     try:
         return list(_leaves(load_json(arguments)))
     except (ValueError, RecursionError):
@@ -142,19 +142,19 @@ _NUMBERED_LINE = re.compile(rf"^{_LINE_NUMBER.pattern}", re.MULTILINE)
 
 
 def strip_line_numbers(text: str) -> str:
-    """Without the line numbers of a reading tool: `12→` always, `12: ` and the like where the lines beside count on."""
+    """Remove the line numbers of a reading tool: always `12→`, and `12: ` or similar if the lines count up."""
     if "→" in text:
         text = _ARROW_NUMBER.sub("", text)
     return _strip_sequential_numbers(text) if _NUMBERED_LINE.search(text) else text
 
 
 def _strip_sequential_numbers(text: str) -> str:
-    """A table may have a number in its first column, too: only a count that goes on is one of lines."""
+    """Remove numbers only where they count up from line to line: a table may start with numbers too."""
     lines = text.split("\n")
-    found = [_LINE_NUMBER.match(line) for line in lines]
-    counts = [None if match is None else _parse_line_number(match[1]) for match in found]
+    matches = [_LINE_NUMBER.match(line) for line in lines]
+    counts = [None if match is None else _parse_line_number(match[1]) for match in matches]
     before, after = [None, *counts], [*counts[1:], None]
-    for n, (match, count) in enumerate(zip(found, counts, strict=True)):
+    for n, (match, count) in enumerate(zip(matches, counts, strict=True)):
         if match is not None and count is not None and (before[n] == count - 1 or after[n] == count + 1):
             lines[n] = lines[n][match.end() :]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What a process of a sweep does before its first unit: leave Ctrl-C to its parent, and end when that ends."""
+"""Initialization of sweep worker processes: leave Ctrl-C to the parent, and exit when the parent does."""
 
 import os
 from multiprocessing import parent_process
@@ -8,7 +8,7 @@ from threading import Thread
 
 
 def initialize_sweep_worker() -> None:
-    """Go as soon as somebody presses Ctrl-C, or ends the parent in whatever way: nobody waits for the work then."""
+    """Exit immediately on Ctrl-C or when the parent ends, so that no worker outlives the sweep."""
     signal(SIGINT, SIG_DFL)
     Thread(target=_exit_with_parent, daemon=True).start()
 

@@ -1,1 +1,1 @@
-"""What Thresher knows, for other programs: an MCP server, and the entries that make clients start it."""
+"""MCP server for other programs, and the configuration entries that make clients start it."""

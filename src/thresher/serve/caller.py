@@ -1,14 +1,14 @@
-"""Which conversation asks: exactly where something names it, else by the folder, and never by a guess between two.
+"""Find the conversation that a tool call comes from.
 
-What names a session is believed: the caller itself, the command line that started the server (a hook knows the id),
-what the client says beside a call (Claude Code the call's id, Codex the thread), a variable that the agent set when it
-started the server. In this order, since a conversation can change under a server (`/clear`). Agents write late: what is
-named and not there yet is waited for by whoever asks, and never replaced by a guess. Where nothing names it, it is the
-newest conversation in the folder that the server runs in, with that reason told. Where two are at work there at
-once, both are named and the caller has to say which.
+An explicit name wins. In this order: the `session` argument, the command line that started the server (a hook knows the
+id), the ids that the client sends with a call (Claude Code the id of the call, Codex the id of the thread), and a
+variable that the agent sets when it starts the server. The order matters because the conversation of a running server
+can change (`/clear`). Agents write late, so a named conversation may not be on disk yet. Callers of this module wait
+for it instead of guessing.
 
-By folder, sessions of sub-agents are never the answer: a sub-agent asks for what its parent knew, and its own file is
-the newest of all.
+Without a name the answer is the newest conversation in the folder of the server. If several are active there, the error
+lists them, and the model has to pass one as `session`. Sessions of sub-agents are skipped here: a sub-agent needs what
+its parent knew, and its own file is always the newest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,32 +25,32 @@ from thresher.render.text import shorten
 from thresher.store import AmbiguousIdError, NotStoredError
 
 ACTIVE_WITHIN = timedelta(minutes=10)
-"""A conversation that went on this short a time ago is at work."""
+"""A conversation whose last message is more recent counts as active."""
 MAX_SESSIONS_SEARCHED, MAX_MESSAGES_SEARCHED = 24, 64
-"""Sessions, the newest first, and messages at their ends, in which a call is looked for that was just made."""
+"""Newest sessions, and last messages of each, that are searched for a recent call."""
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class SessionNotWrittenError(ThresherError):
-    """A conversation is named that no file tells of yet."""
+    """A named conversation is not on disk yet."""
 
 
 class CallerHints(NamedTuple):
-    """What a client says of whoever calls."""
+    """Ids that a client sends with a call."""
 
     call_id: str = ""
-    """The id of the call, as it stands in the record of the conversation that made it."""
+    """Id of the call, as in the session that made it."""
     thread_id: str = ""
-    """The id of that conversation."""
+    """Id of that session."""
 
     @property
     def description(self) -> str:
-        """What to look for, in words."""
+        """The ids in words, for an error."""
         return f"call {self.call_id}" if self.call_id else f"conversation {self.thread_id}"
 
 
 class Caller(NamedTuple):
-    """The conversation that asks, and how that is known."""
+    """The conversation that a call comes from, and the reason for this choice."""
 
     facts: ArchivedSession
     reason: str
@@ -65,90 +65,99 @@ def find_caller(
     environment: Mapping[str, str],
     now: datetime,
 ) -> Caller:
-    """The conversation that a call comes from.
+    """Return the conversation that a call comes from.
 
-    `session` is an id, the start of one, or the path of a session's file; `project` a folder. Raises
-    `SessionNotWrittenError` where it is named and not there yet, `NotStoredError` where there is none,
-    `AmbiguousIdError` where there are several.
+    `session` is an id, the start of one, or the path of a session file; `project` is a folder. Raises
+    `SessionNotWrittenError` if a named conversation is not on disk yet, `NotStoredError` if there is none, and
+    `AmbiguousIdError` if several are active.
     """
     if session:
         return Caller(_find_named(memory, session), "it was named")
-    if asking := find_session_by_hints(memory, hints):
-        return Caller(asking, "the client names it")
-    known = "" if hints != CallerHints() else find_current_session(environment)
-    if known and (found := [one for one in memory.store.find_sessions(id=known) if one.id == known]):
-        return Caller(_latest_session(found), "the agent's environment names it")
-    if known or hints != CallerHints():
-        what = hints.description if hints != CallerHints() else f"conversation {known}"
-        raise SessionNotWrittenError(f"the {shorten(what, 80)} is in no record yet; ask again, or pass `session`")
-    here = [
-        one
-        for one in memory.store.find_sessions()
-        if not one.subagent and not one.gone and _is_in_project(project, one)
+    if (hinted := find_session_by_hints(memory, hints)) is not None:
+        return Caller(hinted, "the client names it")
+    if hints != CallerHints():
+        raise _not_written(hints.description)
+    if current := find_current_session(environment):
+        if stored := _find_by_id(memory, current):
+            return Caller(_latest_session(stored), "the agent's environment names it")
+        raise _not_written(f"conversation {current}")
+    return _find_by_folder(memory, project, now)
+
+
+def _not_written(name: str) -> SessionNotWrittenError:
+    return SessionNotWrittenError(f"no session file has the {shorten(name, 80)} yet; try again, or pass `session`")
+
+
+def _find_by_folder(memory: Memory, project: str, now: datetime) -> Caller:
+    folder = abbreviate_home(project)
+    candidates = [
+        facts
+        for facts in memory.store.find_sessions()
+        if not facts.subagent and not facts.gone and _is_in_project(project, facts)
     ]
-    if not here:
+    if not candidates:
         raise NotStoredError(
-            f"no conversation of the folder {abbreviate_home(project)} is known; pass `session` (an id; "
-            "search_sessions finds "
-            "it) or `project` (the folder that the conversation is in)"
+            f"no conversation found for the folder {folder}; pass `session` (an id, which search_sessions finds) or "
+            "`project` (the folder of the conversation)"
         )
-    at_work = [one for one in here if one.ended and now - one.ended < ACTIVE_WITHIN]
-    if len({(one.agent, one.root) for one in at_work}) > 1:
+    active = [facts for facts in candidates if facts.ended and now - facts.ended < ACTIVE_WITHIN]
+    if len({(facts.agent, facts.root) for facts in active}) > 1:
         raise AmbiguousIdError(
-            f"several conversations are at work in {abbreviate_home(project)}; pass one of them as `session`: "
-            f"{_format_choices(at_work)}"
+            f"several conversations are active in {folder}; pass one of them as `session`: {_format_choices(active)}"
         )
-    newest = _latest_session(at_work or here)
-    others = "" if len(here) == 1 else f" of {len(here):,}"
-    return Caller(
-        newest,
-        f"it is the newest{others} in {abbreviate_home(project)}{'' if at_work else ', and none is at work now'}",
-    )
+    others = "" if len(candidates) == 1 else f" of {len(candidates):,}"
+    inactive = "" if active else ", and none is active now"
+    return Caller(_latest_session(active or candidates), f"it is the newest{others} in {folder}{inactive}")
 
 
 def find_session_by_hints(memory: Memory, hints: CallerHints) -> ArchivedSession | None:
-    """The session that a client names: be it a sub-agent's, which holds the call itself."""
+    """Return the session that a client names, which may be that of a sub-agent that made the call itself."""
     if hints.thread_id:
-        return next((one for one in memory.store.find_sessions(id=hints.thread_id) if one.id == hints.thread_id), None)
+        return next(iter(_find_by_id(memory, hints.thread_id)), None)
     if not hints.call_id:
         return None
-    newest = sorted(memory.store.find_sessions(), key=lambda one: one.ended or _EARLIEST, reverse=True)[
-        :MAX_SESSIONS_SEARCHED
-    ]
-    return next((one for one in newest if _has_call(memory, one, hints.call_id)), None)
+    newest = sorted(memory.store.find_sessions(), key=_end_time, reverse=True)[:MAX_SESSIONS_SEARCHED]
+    return next((facts for facts in newest if _has_call(memory, facts, hints.call_id)), None)
 
 
-def _has_call(memory: Memory, facts: ArchivedSession, call: str) -> bool:
-    last = memory.store.messages(facts.key, max(0, facts.messages - MAX_MESSAGES_SEARCHED))
-    return any(one.id == call for message in last for one in message.calls)
+def _find_by_id(memory: Memory, id: str) -> list[ArchivedSession]:
+    return [facts for facts in memory.store.find_sessions(id=id) if facts.id == id]
+
+
+def _has_call(memory: Memory, facts: ArchivedSession, call_id: str) -> bool:
+    last_messages = memory.store.messages(facts.key, max(0, facts.messages - MAX_MESSAGES_SEARCHED))
+    return any(call.id == call_id for message in last_messages for call in message.calls)
 
 
 def _find_named(memory: Memory, session: str) -> ArchivedSession:
-    if "/" in session or "\\" in session:
-        found = [one for one in memory.store.find_sessions() if one.file == session and not one.subagent]
-        if not found:
-            raise NotStoredError(f"`{shorten(session, 200)}` is no session's file that is known here; pass an id")
-        return _latest_session(found)
-    return memory.facts(session)
+    if "/" not in session and "\\" not in session:
+        return memory.facts(session)
+    matches = [facts for facts in memory.store.find_sessions() if facts.file == session and not facts.subagent]
+    if not matches:
+        raise NotStoredError(f"`{shorten(session, 200)}` is not a known session file; pass an id")
+    return _latest_session(matches)
 
 
-def _latest_session(some: Iterable[ArchivedSession]) -> ArchivedSession:
-    return max(some, key=lambda one: (one.ended or _EARLIEST, one.messages))
+def _end_time(facts: ArchivedSession) -> datetime:
+    return facts.ended or _EARLIEST
+
+
+def _latest_session(sessions: Iterable[ArchivedSession]) -> ArchivedSession:
+    return max(sessions, key=lambda facts: (_end_time(facts), facts.messages))
 
 
 def _is_in_project(project: str, facts: ArchivedSession) -> bool:
-    """Whether a conversation's folder is this one, or one around it."""
+    """Return True if a conversation's folder is `project` or a parent of it."""
     if not (project and facts.project):
         return False
-    here, theirs = PurePath(project), PurePath(facts.project)
-    return theirs == here or theirs in here.parents
+    return PurePath(project).is_relative_to(facts.project)
 
 
-def _format_choices(some: Iterable[ArchivedSession]) -> str:
-    every = sorted(some, key=lambda one: one.ended or _EARLIEST, reverse=True)[:5]
-    names = shorten_session_ids([one.id for one in every])
+def _format_choices(sessions: Iterable[ArchivedSession]) -> str:
+    newest = sorted(sessions, key=_end_time, reverse=True)[:5]
+    names = shorten_session_ids([facts.id for facts in newest])
     return "; ".join(
-        f"{name} ({one.agent}, last at {one.ended:%H:%M:%S}, {shorten(one.title, 60) or 'no title'})"
-        for name, one in zip(names, every, strict=True)
-        if one.ended
+        f"{name} ({facts.agent}, last at {facts.ended:%H:%M:%S}, {shorten(facts.title, 60) or 'no title'})"
+        for name, facts in zip(names, newest, strict=True)
+        if facts.ended
     )

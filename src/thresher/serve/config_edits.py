@@ -1,4 +1,4 @@
-"""Add and remove a server's entry in JSON and TOML text; everything else stays byte for byte."""
+"""Add and remove a server entry in JSON or TOML text; everything else stays byte for byte."""
 
 import json
 import re
@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 SERVER_NAME = "thresher"
-"""What the server is called in every client."""
-
-
+"""Name of the server in every client."""
 _JSON_DECODER = json.JSONDecoder()
 
 
 class _Member(NamedTuple):
-    """A name with its value in the text of an object: where the name, the value and the end are."""
+    """A member of a JSON object, with the offsets of its key, its value and its end."""
 
     key: str
     start: int
@@ -29,22 +27,22 @@ def _skip_whitespace(text: str, at: int) -> int:
 
 
 def _parse_members(text: str, brace: int) -> tuple[list[_Member], int]:
-    """The members of the object that opens at `brace`, and where it closes; the text is known to be JSON."""
-    found: list[_Member] = []
+    """Parse the members of the object that opens at `brace`; the text must be valid JSON. Return the end, too."""
+    members: list[_Member] = []
     at = _skip_whitespace(text, brace + 1)
     while text[at] != "}":
         key, colon = _JSON_DECODER.raw_decode(text, at)
         value = _skip_whitespace(text, _skip_whitespace(text, colon) + 1)
         _, end = _JSON_DECODER.raw_decode(text, value)
-        found.append(_Member(key, at, value, end))
+        members.append(_Member(key, at, value, end))
         at = _skip_whitespace(text, end)
         at = _skip_whitespace(text, at + 1) if text[at] == "," else at
-    return found, at
+    return members, at
 
 
 def _find_member(text: str, brace: int, key: str) -> _Member | None:
-    """The last of that name, which is the one that counts."""
-    return next((one for one in reversed(_parse_members(text, brace)[0]) if one.key == key), None)
+    """Return the last member of that name: JSON parsers use the last one."""
+    return next((member for member in reversed(_parse_members(text, brace)[0]) if member.key == key), None)
 
 
 def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
@@ -62,7 +60,7 @@ def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
 
 
 def _add_json_member(text: str, brace: int, name: str, value: Mapping[str, Any]) -> str:
-    """A member after the last one, indented like it."""
+    """Add a member after the last one with the same indent."""
     members, close = _parse_members(text, brace)
     last = members[-1] if members else None
     lines = last is not None and "\n" in text[brace : last.start]
@@ -78,13 +76,13 @@ def _json_value(text: str, lead: str, value: Mapping[str, Any]) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """The blank at the start of the line."""
+    """Return the whitespace at the start of the line."""
     line = text[text.rfind("\n", 0, at) + 1 :]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _indent_unit(text: str) -> str:
-    """What the text is indented with."""
+    """Return one level of indentation of the text."""
     indented = re.search(r"\n([ \t]+)\S", text)
     return indented[1] if indented else "  "
 
@@ -105,7 +103,7 @@ def remove_json_entry(text: str, key: str) -> str:
 
 def _remove_json_member(text: str, brace: int, key: str) -> str:
     members, close = _parse_members(text, brace)
-    at = max(number for number, one in enumerate(members) if one.key == key)
+    at = max(number for number, member in enumerate(members) if member.key == key)
     if len(members) == 1:
         return text[: brace + 1] + text[close:]
     if at:
@@ -115,10 +113,10 @@ def _remove_json_member(text: str, brace: int, key: str) -> str:
 
 def set_toml_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
     """Add or replace the entry in TOML text."""
-    found = tomllib.loads(text).get(key, {}).get(SERVER_NAME)
-    rows = [f"{name} = {_toml_value(value)}" for name, value in entry.items() if (found or {}).get(name) != value]
+    current = tomllib.loads(text).get(key, {}).get(SERVER_NAME)
+    rows = [f"{name} = {_toml_value(value)}" for name, value in entry.items() if (current or {}).get(name) != value]
     lines, newline = text.split("\n"), _newline(text)
-    block = None if found is None else _find_toml_table(lines, key)
+    block = None if current is None else _find_toml_table(lines, key)
     if block is None:
         gap = (newline if text.strip() else "") + ("" if text.endswith("\n") or not text else newline)
         return text + gap + newline.join([f"[{key}.{SERVER_NAME}]", *rows, ""])
@@ -129,14 +127,14 @@ def set_toml_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
 
 
 def _toml_value(value: Any) -> str:
-    """Strings, lists and truths are written as in JSON."""
+    """Encode a value; strings, lists and booleans have the same syntax as in JSON."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml_value(one)}' for name, one in value.items())} }}"
+        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml_value(item)}' for name, item in value.items())} }}"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _find_toml_table(lines: list[str], key: str) -> tuple[int, int] | None:
-    """The lines of our table and of those in it; comments behind it belong to what follows."""
+    """Find the lines of the entry and its subtables; comments after it belong to the next table."""
     name = rf"\s*\[\s*{key}\s*\.\s*(?:{SERVER_NAME}|\"{SERVER_NAME}\"|'{SERVER_NAME}')\s*"
     start = next((at for at, line in enumerate(lines) if re.match(rf"{name}\]", line)), None)
     if start is None:
@@ -151,7 +149,6 @@ def _find_toml_table(lines: list[str], key: str) -> tuple[int, int] | None:
 def remove_toml_entry(text: str, key: str) -> str:
     """Remove the entry from TOML text."""
     lines = text.split("\n")
-    block = _find_toml_table(lines, key)
-    start, end = block or (0, 0)
-    start -= bool(start and not lines[start - 1].strip())  # the empty line that parted it from what stood before
+    start, end = _find_toml_table(lines, key) or (0, 0)
+    start -= bool(start and not lines[start - 1].strip())  # remove the empty line before it, too
     return "\n".join(lines[:start] + lines[end:])

@@ -1,4 +1,4 @@
-"""Fit a history into a number of tokens, as text or as messages."""
+"""Fit a history into a token limit, as text or as messages of a dialect."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,52 +18,51 @@ from thresher.store import ContentStore
 from thresher.transcripts import format_names
 
 LEGACY_PRESETS = {"light": "thinking", "heavy": "minimal"}
-"""Names that the server before this one had."""
+"""Preset names of an earlier server, which clients still use."""
 MAX_FIT_ATTEMPTS = 4
 
 
 class FittedText(NamedTuple):
-    """A history as a text within its limit."""
+    """A history as text within its limit."""
 
     text: str
     tokens_before: int
     edit_count: int
 
 
-def fit_to_text(known: ParentContext, preset: str, tokens: int, form: str, store: ContentStore) -> FittedText:
-    """A history through a preset into a text of so many tokens; what is written weighs other than what was counted."""
-    policy, write = current_policy_name(LEGACY_PRESETS.get(preset, preset)), _choose_writer(form)
-    spoken = tuple(message for message in known.history if message.role != "system")  # who asks has its own
-    history = known.history if len(spoken) == len(known.history) else History(spoken)
+def fit_to_text(context: ParentContext, preset: str, tokens: int, form: str, store: ContentStore) -> FittedText:
+    """Fit a history with a preset and encode it; retry with smaller budgets while the text exceeds `tokens`."""
+    policy, encode = current_policy_name(LEGACY_PRESETS.get(preset, preset)), _choose_encoder(form)
     if policy not in PRESETS and policy not in LEGACY_PRESETS.values():
-        raise OptionError(f"there is no preset `{shorten(preset, 60)}`; there are {', '.join(PRESETS)}")
+        raise OptionError(f"unknown preset `{shorten(preset, 60)}`; valid: {', '.join(PRESETS)}")
+    history = context.history
+    if any(message.role == "system" for message in history):  # the caller has its own system text
+        history = History(tuple(message for message in history if message.role != "system"))
     budget = tokens
     for _ in range(MAX_FIT_ATTEMPTS):
         try:
-            made = fit_with_plan(history, policy=policy, budget=budget, store=store)
+            fitted = fit_with_plan(history, policy=policy, budget=budget, store=store)
         except BudgetError as error:
             if form != "text":
                 smallest = error.smallest * tokens // budget + FENCE_TOKENS + 100
-                raise OptionError(f"{error}; ask with max_tokens={smallest} or more, or for text") from error
-            made = fit_with_plan(history, policy=policy, budget=error.smallest, store=store)
-            return FittedText(elide_middle(write(made.history), tokens), made.plan.tokens_before, len(made.plan.edits))
-        text = write(made.history)
-        weighs = estimate_text_tokens(text)
-        if weighs <= tokens:
+                raise OptionError(f"{error}; use max_tokens={smallest} or more, or form=text") from error
+            fitted = fit_with_plan(history, policy=policy, budget=error.smallest, store=store)
+            text = elide_middle(encode(fitted.history), tokens)
             break
-        budget = max(budget * tokens * 19 // (weighs * 20), 1)
+        text = encode(fitted.history)
+        text_tokens = estimate_text_tokens(text)
+        if text_tokens <= tokens:
+            break
+        budget = max(budget * tokens * 19 // (text_tokens * 20), 1)
     else:
-        text = (
-            elide_middle(text, tokens)
-            if form == "text"
-            else truncate_to_tokens(text, tokens, "ask with a higher max_tokens")
-        )
-    return FittedText(text, made.plan.tokens_before, len(made.plan.edits))
+        is_text = form == "text"
+        text = elide_middle(text, tokens) if is_text else truncate_to_tokens(text, tokens, "use a higher max_tokens")
+    return FittedText(text, fitted.plan.tokens_before, len(fitted.plan.edits))
 
 
-def _choose_writer(form: str) -> Callable[[History], str]:
+def _choose_encoder(form: str) -> Callable[[History], str]:
     if form == "text":
         return format_plain_text
     if form in format_names("wire"):
         return lambda history: dump_json(emit(history, form))
-    raise OptionError(f"there is no form `{shorten(form, 60)}`; there are text, {', '.join(format_names('wire'))}")
+    raise OptionError(f"unknown form `{shorten(form, 60)}`; valid: text, {', '.join(format_names('wire'))}")

@@ -1,11 +1,12 @@
-"""Clients of the MCP server: where each keeps its list of servers, and how our entry gets in and out again.
+"""Clients of the MCP server: the configuration file of each one, and how to add or remove the server entry.
 
-A client is a row of a table. Its file belongs to its user, who may have arranged and commented it, so the file is never
-read and written anew: the entry is put into the text as it stands, or cut out of it, and the result has to say the same
-as before but for the entry. Where that cannot be shown, nothing is written and the user is told what to do by hand. So
-it is with comments in JSON: they could be kept, but who writes a file by hand knows best where something belongs.
+Each client is a row of a table. Its configuration file belongs to its user, who may have formatted and commented it.
+So the file is never encoded again: the entry is inserted into or removed from the text, and the result must parse to
+the same values except for the entry. If that fails, nothing is written, and the user gets the entry to add by hand. The
+same holds for JSON with comments, where only the author knows the right position for the entry.
 
-What the user added to the entry stays: variables, time limits. The table of servers goes with its last entry.
+Fields that the user added to the entry stay, such as variables and timeouts. Removing the last entry also removes the
+table of servers.
 """
 
 import json
@@ -34,31 +35,31 @@ _STDIO = {"type": "stdio", "command": _PROGRAM, "args": _ARGUMENTS}
 
 
 class McpClientError(ThresherError):
-    """A client's file cannot be read or written."""
+    """A client's configuration file could not be read or written."""
 
 
 class ManualEditError(McpClientError):
-    """A client's file is not one that can be changed without harm."""
+    """A client's configuration file needs a manual edit."""
 
 
 class McpClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that starts MCP servers. Files are tried in their order; where none is there, the first is made."""
+    """A program that starts MCP servers; the first existing file is used, or the first one is created."""
 
     title: str
     folders: Mapping[str, tuple[str, str]]
-    """By platform ("" is any other): the variable that names the folder of the user's file, and where it is without."""
+    """Per platform ("" for others): the variable with the folder of the user's file, and the default folder."""
     user_files: tuple[str, ...]
     project_files: tuple[str, ...]
-    servers_key: str
-    """The table of servers in the file."""
+    servers_key: str = "mcpServers"
+    """Key of the server table in the file."""
     entry_template: Mapping[str, Any]
     env_key: str = "env"
-    """What the entry calls its environment."""
+    """Key of the environment in the entry."""
     check_command: str
-    """How to see that the client starts the server."""
-    next_step: str
+    """Command that lists the servers of the client."""
+    next_step: str = "start a new session"
     project_next_step: str
-    """What the user does next; a project's file may have come from anybody, so most clients ask."""
+    """Next step for the user; most clients ask for approval of a project file, which anyone may have written."""
 
 
 MCP_CLIENTS: Mapping[str, McpClient] = {
@@ -67,10 +68,8 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         folders={"": ("CLAUDE_CONFIG_DIR", "~")},
         user_files=(".claude.json",),
         project_files=(".mcp.json",),
-        servers_key="mcpServers",
         entry_template=_STDIO,
         check_command="claude mcp list",
-        next_step="start a new session",
         project_next_step="start a new session there and approve the server when asked",
     ),
     "codex": McpClient(
@@ -81,7 +80,6 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         servers_key="mcp_servers",
         entry_template={"command": _PROGRAM, "args": _ARGUMENTS},
         check_command="codex mcp list",
-        next_step="start a new session",
         project_next_step="start a new session there; Codex reads the file only if the project is trusted",
     ),
     "gemini-cli": McpClient(
@@ -89,7 +87,6 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         folders={"": ("GEMINI_CLI_HOME", "~")},
         user_files=(".gemini/settings.json",),
         project_files=(".gemini/settings.json",),
-        servers_key="mcpServers",
         entry_template={"command": _PROGRAM, "args": _ARGUMENTS},
         check_command="gemini mcp list",
         next_step="start a new session, in a folder that Gemini CLI trusts",
@@ -112,7 +109,6 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
         folders={"": ("", "~")},
         user_files=(".cursor/mcp.json",),
         project_files=(".cursor/mcp.json",),
-        servers_key="mcpServers",
         entry_template=_STDIO,
         check_command="agent mcp list (Cursor's CLI), or the list of MCP servers in Cursor's settings",
         next_step="start Cursor again and see that the server is switched on",
@@ -139,7 +135,7 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
 def find_client_config(
     client: McpClient, *, project: Path | None, platform: str, environment: Mapping[str, str]
 ) -> Path:
-    """The file to change: the user's, or that of a project."""
+    """Return the configuration file of the user or of a project."""
     if project is not None:
         folder, names = project, client.project_files
     else:
@@ -151,48 +147,47 @@ def find_client_config(
 
 
 def build_server_entry(client: McpClient, command: tuple[str, ...], variables: Mapping[str, str]) -> dict[str, Any]:
-    """What makes the client start the command, with these variables."""
+    """Return the entry that makes the client start a command with these variables."""
     filled = {_PROGRAM: command[0], _ARGUMENTS: list(command[1:]), _COMMAND_LINE: list(command)}
     entry = {name: filled.get(value, value) for name, value in client.entry_template.items()}
     return entry | ({client.env_key: dict(variables)} if variables else {})
 
 
 class ConfigChange(NamedTuple):
-    """What a file says now, and what it is to say; nothing has been written."""
+    """The current and the new content of a configuration file; nothing is written yet."""
 
     file: Path
     old_content: bytes | None
     new_content: bytes | None
-    """None where nothing is to change."""
+    """None if nothing changes."""
     current_entry: Mapping[str, Any] | None
-    """The entry that is there."""
+    """The existing entry."""
     new_entry: Mapping[str, Any] | None
-    """The entry that is to be there: with what the user added to it."""
+    """The new entry, with the fields that the user added."""
 
 
 def plan_config_change(client: McpClient, file: Path, entry: Mapping[str, Any] | None) -> ConfigChange:
-    """The change that puts an entry in; without one, the change that takes it out."""
+    """Return the change that sets an entry, or that removes it if `entry` is None."""
     before = _read_file(file)
     text, plain, values = _parse_config(file, (before or b"").removeprefix(BOM_UTF8))
     servers = _get_table(file, values, client.servers_key)
-    found = _get_table(file, servers, SERVER_NAME) if SERVER_NAME in servers else None
-    wanted = None if entry is None else _merge_entry(found or {}, entry)
-    if wanted == found:
-        return ConfigChange(file, before, None, found, wanted)
+    current = _get_table(file, servers, SERVER_NAME) if SERVER_NAME in servers else None
+    wanted = None if entry is None else _merge_entry(current or {}, entry)
+    if wanted == current:
+        return ConfigChange(file, before, None, current, wanted)
     if not plain:
-        raise ManualEditError(f"`{file}` has comments or trailing commas, so it is left as it is")
-    if found and wanted and "command" not in found:
-        raise ManualEditError(f"`{file}` has an entry `{SERVER_NAME}` that starts no program, so it is left as it is")
+        raise ManualEditError(f"`{file}` has comments or trailing commas, so nothing was changed")
+    if current and wanted and "command" not in current:
+        raise ManualEditError(f"`{file}` has an entry `{SERVER_NAME}` without a command, so nothing was changed")
     mark = BOM_UTF8 if (before or b"").startswith(BOM_UTF8) else b""
-    return ConfigChange(
-        file, before, mark + _edit_config(file, text, client.servers_key, values, wanted), found, wanted
-    )
+    after = mark + _edit_config(file, text, client.servers_key, values, wanted)
+    return ConfigChange(file, before, after, current, wanted)
 
 
 def format_server_entry(client: McpClient, file: Path, entry: Mapping[str, Any]) -> str:
-    """The entry as a file with nothing else would hold it."""
-    _, put, _ = _config_language(file)
-    return put("", client.servers_key, entry)
+    """Format the entry as a complete configuration file."""
+    _, set_entry, _ = _config_language(file)
+    return set_entry("", client.servers_key, entry)
 
 
 def _read_file(file: Path) -> bytes | None:
@@ -202,65 +197,64 @@ def _read_file(file: Path) -> bytes | None:
         return None
     except OSError as error:
         reason = "it is a folder" if file.is_dir() else error.strerror or error
-        raise McpClientError(f"`{file}` cannot be read: {reason}; see what is there") from error
+        raise McpClientError(f"cannot read `{file}`: {reason}; check the path") from error
 
 
 def _parse_config(file: Path, content: bytes) -> tuple[str, bool, dict[str, Any]]:
-    """The text; whether it is plain, without what only some readers of JSON allow; and what it says."""
-    read, _, _ = _config_language(file)
+    """Return the text, whether it is standard JSON or TOML, and its values."""
+    parse, _, _ = _config_language(file)
     try:
         text = content.decode()
         if not text.strip():
             return text, True, {}
         try:
-            return text, True, _get_table(file, {"": read(text)}, "")
+            return text, True, _get_table(file, {"": parse(text)}, "")
         except ValueError:
-            return text, False, _get_table(file, {"": read(_strip_comments(text))}, "")
+            return text, False, _get_table(file, {"": parse(_strip_comments(text))}, "")
     except (ValueError, RecursionError) as error:
-        raise ManualEditError(f"`{file}` cannot be read, so it is left as it is ({error}); mend it first") from error
+        raise ManualEditError(f"cannot parse `{file}`, so nothing was changed ({error}); repair it first") from error
 
 
 def _strip_comments(text: str) -> str:
-    """JSON without its comments, then without trailing commas; all else stays, and stays in its place."""
+    """Replace comments and trailing commas in JSON by spaces, so that all offsets stay the same."""
     for noise in (r"//[^\n]*|/\*.*?\*/", r",(?=\s*[}\]])"):
-        found = re.compile(rf'("(?:\\.|[^"\\])*")|{noise}', re.DOTALL)
-        text = found.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+        pattern = re.compile(rf'("(?:\\.|[^"\\])*")|{noise}', re.DOTALL)
+        text = pattern.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     return text
 
 
 def _get_table(file: Path, values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = values.get(key, {})
-    if not isinstance(found, dict):
-        what = f"`{key}` in `{file}`" if key else f"`{file}`"
-        raise ManualEditError(f"{what} does not hold names with values, so it is left as it is; mend it first")
-    return found
+    table = values.get(key, {})
+    if not isinstance(table, dict):
+        name = f"`{key}` in `{file}`" if key else f"`{file}`"
+        raise ManualEditError(f"{name} must be a table of keys and values, so nothing was changed; repair it first")
+    return table
 
 
-def _merge_entry(found: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry over what is there: what the user added stays, also among the variables."""
-    both = {name for name, value in entry.items() if isinstance(value, dict) and isinstance(found.get(name), dict)}
-    return {**found, **entry, **{name: {**found[name], **entry[name]} for name in both}}
+def _merge_entry(current: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the entry into the current one; fields and variables that the user added stay."""
+    both = {name for name, value in entry.items() if isinstance(value, dict) and isinstance(current.get(name), dict)}
+    return {**current, **entry, **{name: {**current[name], **entry[name]} for name in both}}
 
 
 def _edit_config(file: Path, text: str, key: str, values: dict[str, Any], wanted: Mapping[str, Any] | None) -> bytes:
-    """The file with the entry, or without; proved by reading it."""
-    read, put, cut = _config_language(file)
+    """Return the file with or without the entry, validated by parsing it."""
+    parse, set_entry, remove_entry = _config_language(file)
     servers = {name: value for name, value in values.get(key, {}).items() if name != SERVER_NAME}
     servers |= {} if wanted is None else {SERVER_NAME: wanted}
     expected = {name: value for name, value in values.items() if name != key} | ({key: servers} if servers else {})
     with suppress(ValueError):
-        edited = cut(text, key) if wanted is None else put(text, key, wanted)
-        if {name: value for name, value in read(edited).items() if name != key or value} == expected:
+        edited = remove_entry(text, key) if wanted is None else set_entry(text, key, wanted)
+        if {name: value for name, value in parse(edited).items() if name != key or value} == expected:
             return edited.encode()
-    raise ManualEditError(f"`{file}` cannot be changed safely, so it is left as it is")
+    raise ManualEditError(f"`{file}` cannot be changed safely, so nothing was changed")
 
 
 _ConfigLanguage = tuple[Callable[[str], Any], Callable[[str, str, Mapping[str, Any]], str], Callable[[str, str], str]]
 
 
 def _config_language(file: Path) -> _ConfigLanguage:
-    """How a file is read, how an entry is put into its text, and how it is cut out."""
-    toml = file.suffix == ".toml"
-    return (
-        (tomllib.loads, set_toml_entry, remove_toml_entry) if toml else (json.loads, set_json_entry, remove_json_entry)
-    )
+    """Return the functions that parse a file, set an entry in its text, and remove it."""
+    if file.suffix == ".toml":
+        return tomllib.loads, set_toml_entry, remove_toml_entry
+    return json.loads, set_json_entry, remove_json_entry

@@ -11,7 +11,7 @@ brackets or in a sentence.
 import re
 from collections.abc import Iterable, Sequence
 
-from thresher.model.identity import ID_VERSION, content_id
+from thresher.model.identity import ID_VERSION, content_id, hash_strings
 from thresher.model.parts import Image, Part, Text, ToolCall, ToolResult, Unknown
 
 DIGITS = 32
@@ -24,18 +24,18 @@ def exact_id(part: Part) -> str:
     """Return the id under which this exact part is stored."""
     match part:
         case ToolCall():
-            return _hash_strings(("exact call", part.name, part.arguments))
+            return hash_strings(("exact call", part.name, part.arguments))
         case Unknown():
-            return _hash_strings(("exact unknown", part.kind, part.data))
+            return hash_strings(("exact unknown", part.kind, part.data))
         case ToolResult() if any(isinstance(inner, Unknown) for inner in part.content):
-            return _hash_strings(("exact result", "error" if part.is_error else "ok", *_result_strings(part)))
+            return hash_strings(("exact result", "error" if part.is_error else "ok", *_result_strings(part)))
         case _:
             return content_id(part)
 
 
 def compute_summary_id(members: Sequence[str]) -> str:
     """Return the id of a summary, computed from the exact ids of its members."""
-    return _hash_strings(("fold", *members))
+    return hash_strings(("fold", *members))
 
 
 def short_id(id: str) -> str:
@@ -69,14 +69,3 @@ def _result_strings(result: ToolResult) -> Iterable[str]:
                 yield from ("image", inner.media_type, inner.data, inner.url)
             case Unknown():
                 yield from ("unknown", inner.kind, inner.data)
-
-
-def _hash_strings(strings: Iterable[str]) -> str:
-    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL
-
-    digest = blake2b(digest_size=DIGITS // 2)
-    for text in strings:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(data))
-        digest.update(data)
-    return f"{ID_VERSION}:{digest.hexdigest()}"

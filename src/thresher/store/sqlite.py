@@ -96,13 +96,9 @@ class SqliteContentStore:
 
 
 @cache
-def _cached_store(path: Path) -> SqliteContentStore:
-    return SqliteContentStore(path)
-
-
 def content_store_in(folder: Path) -> SqliteContentStore:
     """Return the store in a data folder."""
-    return _cached_store(folder / STORE_FILE)
+    return SqliteContentStore(folder / STORE_FILE)
 
 
 def default_content_store() -> SqliteContentStore:

@@ -1,6 +1,7 @@
-"""What happened to files: their text after any turn, what changed them, and why.
+"""File history: the content of each file after any turn, the changes, and the reason for each.
 
-In: a session. Out: events, states and changelogs, as values. Paths in a session are text; none is ever opened.
+The input is a session; the output is events, file states and changelogs. Paths are text from the transcript; this
+package never opens one.
 """
 
 from typing import TYPE_CHECKING
@@ -22,9 +23,9 @@ __all__ = [
 ]
 
 changelog = build_changelog
-"""The name that `build_changelog` had; a module of that name is here, too, so no warning can be given."""
+"""The old name of `build_changelog`. It cannot warn, because the module has the same name."""
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # a type checker must not accept unknown names
     __getattr__ = ForwardedNames(
         __name__,
         {

@@ -1,8 +1,7 @@
-"""What a tool call does to files, as values: which file, and how its text changes.
+"""Parse a tool call into file actions: which file it affects, and how its text changes.
 
-Agents write an edit as an old text and a new one, as a list of such pairs, as blocks to search and replace, as lines to
-put in after a line, as a patch, or as a whole new text. An edit that says none of these changes the file in a way that
-is not known.
+Agents encode an edit as an old and a new text, a list of such pairs, search/replace blocks, an insertion after a line,
+a patch, or a whole new text. An edit in any other form changes the file in an unknown way.
 """
 
 import re
@@ -16,7 +15,7 @@ from thresher.timeline.patches import PatchHunk, parse_patch_sections
 
 
 class TextReplacement(NamedTuple):
-    """One text in place of another."""
+    """Replace one text by another."""
 
     old: str
     new: str
@@ -24,7 +23,7 @@ class TextReplacement(NamedTuple):
 
 
 class LineInsertion(NamedTuple):
-    """Lines put in after a line; 0 is the top."""
+    """Insert lines after a line; 0 is the top of the file."""
 
     after: int
     text: str
@@ -40,14 +39,14 @@ TextChange = TextReplacement | LineInsertion | PatchChange
 
 
 class FileReadAction(NamedTuple):
-    """Lines are shown."""
+    """Show lines of a file."""
 
     path: str
     link: ToolUse
 
 
 class FileWriteAction(NamedTuple):
-    """A whole text, or one behind what is there; None where it is not told."""
+    """Write a whole file or append to it. The text is None if the call does not contain it."""
 
     path: str
     text: str | None
@@ -55,29 +54,29 @@ class FileWriteAction(NamedTuple):
 
 
 class FileEditAction(NamedTuple):
-    """Changes of a text; none where it is not told which."""
+    """Change parts of a file. `changes` is empty if the call does not contain them."""
 
     path: str
     changes: tuple[TextChange, ...]
     tool_output: str = ""
-    """What the tool said, which may show the lines around."""
+    """The result of the tool, which may show the lines around the edit."""
 
 
 class FileDeleteAction(NamedTuple):
-    """A file goes."""
+    """Delete a file."""
 
     path: str
 
 
 class FileMoveAction(NamedTuple):
-    """A file gets another name."""
+    """Rename or move a file."""
 
     path: str
     to: str
 
 
 class FileCopyAction(NamedTuple):
-    """A file has the text of another."""
+    """Copy a file."""
 
     path: str
     to: str
@@ -91,7 +90,7 @@ class UncertainChange(NamedTuple):
 
 
 class TreeInvalidation(NamedTuple):
-    """Every file below a folder may have changed; where it is empty, every file."""
+    """Any file below a folder may have changed. An empty folder means every file."""
 
     folder: str
     cause: str
@@ -117,7 +116,7 @@ _TARGETS = ("destination", "destination_path", "dest", "target", "new_path", "to
 
 
 def parse_file_actions(link: ToolUse) -> Iterator[FileAction]:
-    """What a call of a file tool does; a shell command is read elsewhere, save one that applies a patch."""
+    """Yield the actions of a file tool's call. Of shell commands, it parses only those that apply a patch."""
     use = link.use
     if use.operation == "read":
         if use.path:
@@ -126,10 +125,10 @@ def parse_file_actions(link: ToolUse) -> Iterator[FileAction]:
     if use.operation not in ("write", "edit", "delete", "move"):
         return
     fields = load_json_object(link.call.arguments)
-    patch = _text(fields, PATCH_KEYS) or (use.command or link.call.arguments if not fields or use.command else "")
-    found = list(parse_patch_sections(patch)) if "*** " in patch else []
-    if found:
-        yield from (action for section in found for action in _parse_patch_section(section))
+    patch = _text(fields, PATCH_KEYS) or use.command or ("" if fields else link.call.arguments)
+    sections = list(parse_patch_sections(patch)) if "*** " in patch else []
+    if sections:
+        yield from (action for section in sections for action in _parse_patch_section(section))
     elif use.path:
         yield from _parse_fields(link, fields, patch)
 
@@ -154,71 +153,62 @@ def _parse_fields(link: ToolUse, fields: dict[str, Any], patch: str) -> Iterator
         case "move":
             yield FileMoveAction(path, _text(fields, _TARGETS))
         case "write":
-            yield FileWriteAction(
-                path,
-                _normalize_newlines(
-                    next((fields[key] for key in WHOLE_TEXT_KEYS if isinstance(fields.get(key), str)), None)
-                ),
-            )
+            yield FileWriteAction(path, _first_text(fields, WHOLE_TEXT_KEYS))
+        case _ if link.call.name.lower() in ("append", "append_file"):
+            text = _text(fields, (*WHOLE_TEXT_KEYS, *NEW_TEXT_KEYS)) or None
+            yield FileWriteAction(path, text, append=True)
         case _:
-            answer = link.result.text if link.result else ""
-            if link.call.name.lower() in ("append", "append_file"):
-                yield FileWriteAction(
-                    path, _normalize_newlines(_text(fields, (*WHOLE_TEXT_KEYS, *NEW_TEXT_KEYS)) or None), append=True
-                )
-            else:
-                yield FileEditAction(path, tuple(_parse_changes(fields, patch)), answer)
+            output = link.result.text if link.result else ""
+            yield FileEditAction(path, tuple(_parse_changes(fields, patch)), output)
 
 
 def _parse_changes(fields: dict[str, Any], patch: str) -> Iterator[TextChange]:
-    listed = [one for key in PAIR_LIST_KEYS if isinstance(fields.get(key), list) for one in fields[key]]
+    listed = [item for key in PAIR_LIST_KEYS if isinstance(fields.get(key), list) for item in fields[key]]
     if listed:
-        pairs = [_parse_replacement(one, fields) for one in listed if isinstance(one, dict)]
-        if len(pairs) == len(listed) and None not in pairs:
-            yield from (pair for pair in pairs if pair is not None)
+        pairs = [_parse_replacement(item, fields) if isinstance(item, dict) else None for item in listed]
+        known = [pair for pair in pairs if pair is not None]
+        yield from known if len(known) == len(listed) else ()
         return
-    after = _number(fields, _AFTER_LINE_KEYS)
-    before = _number(fields, _BEFORE_LINE_KEYS)
+    after, before = _number(fields, _AFTER_LINE_KEYS), _number(fields, _BEFORE_LINE_KEYS)
     text = _text(fields, (*NEW_TEXT_KEYS, *WHOLE_TEXT_KEYS))
     if not _text(fields, OLD_TEXT_KEYS) and text and (after is not None or before is not None):
-        yield LineInsertion(after if after is not None else max((before or 0) - 1, 0), _normalize_newlines(text) or "")
-        return
-    swap = _parse_replacement(fields, fields)
-    if swap is not None:
-        yield swap
+        yield LineInsertion(after if after is not None else max((before or 0) - 1, 0), text)
+    elif (replacement := _parse_replacement(fields, fields)) is not None:
+        yield replacement
     else:
-        yield from _parse_search_replace((patch or _text(fields, WHOLE_TEXT_KEYS)).replace("\r\n", "\n"))
+        yield from _parse_search_replace(patch.replace("\r\n", "\n") or _text(fields, WHOLE_TEXT_KEYS))
 
 
-def _parse_replacement(one: dict[str, Any], around: dict[str, Any]) -> TextReplacement | None:
-    old = next((one[key] for key in OLD_TEXT_KEYS if isinstance(one.get(key), str)), None)
-    new = next((one[key] for key in NEW_TEXT_KEYS if isinstance(one.get(key), str)), None)
+def _parse_replacement(pair: dict[str, Any], fields: dict[str, Any]) -> TextReplacement | None:
+    old, new = _first_text(pair, OLD_TEXT_KEYS), _first_text(pair, NEW_TEXT_KEYS)
     if old is None or new is None:
         return None
-    counted = one.get("expected_replacements")
-    every = any(one.get(key) is True or around.get(key) is True for key in _REPLACE_ALL_KEYS) or (
-        type(counted) is int and counted > 1
-    )
-    return TextReplacement(_normalize_newlines(old) or "", _normalize_newlines(new) or "", every)
+    count = pair.get("expected_replacements")
+    replace_all = any(pair.get(key) is True or fields.get(key) is True for key in _REPLACE_ALL_KEYS)
+    return TextReplacement(old, new, replace_all or (type(count) is int and count > 1))
 
 
 def _parse_search_replace(text: str) -> Iterator[TextReplacement]:
-    """Blocks between the marks SEARCH, = and REPLACE, as Cline and its kin write them."""
+    """Parse blocks between SEARCH, = and REPLACE markers, as Cline and its forks write them."""
     pieces = _BLOCK.split(text)
-    for place in range(1, len(pieces) - 3, 2):
-        if "SEARCH" in pieces[place] and pieces[place + 2].startswith("="):
-            yield TextReplacement(_START_LINE.sub("", pieces[place + 1], count=1), pieces[place + 3])
+    for index in range(1, len(pieces) - 3, 2):
+        if "SEARCH" in pieces[index] and pieces[index + 2].startswith("="):
+            yield TextReplacement(_START_LINE.sub("", pieces[index + 1], count=1), pieces[index + 3])
 
 
 def _number(fields: dict[str, Any], keys: tuple[str, ...]) -> int | None:
-    found = next((fields[key] for key in keys if type(fields.get(key)) is int), None)
-    return found if found is None or found >= 0 else None
+    number = next((fields[key] for key in keys if type(fields.get(key)) is int), None)
+    return number if number is None or number >= 0 else None
 
 
 def _text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
-    return next((fields[key] for key in keys if isinstance(fields.get(key), str) and fields[key]), "")
+    return next(filter(None, _texts(fields, keys)), "")
 
 
-def _normalize_newlines(text: str | None) -> str | None:
-    """A text with one kind of line end: what reads show has no other."""
-    return text.replace("\r\n", "\n") if text is not None else None
+def _first_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    return next(_texts(fields, keys), None)
+
+
+def _texts(fields: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
+    """Yield the text fields, with LF line ends, which are the only ones that reads show."""
+    return (fields[key].replace("\r\n", "\n") for key in keys if isinstance(fields.get(key), str))

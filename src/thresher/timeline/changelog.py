@@ -1,44 +1,42 @@
-"""What changed in files over some sessions, and why: per file, in order of time.
+"""Build a changelog of files over several sessions, with the reason for each change, in order of time.
 
-Reads are no changes, and neither is what failed. A sub-agent's work is told with its parent's, so a sub-agent whose
-parent is among the sessions is not told again.
+Reads and failed calls are not changes. The parent's entry lists a sub-agent's changes, so a sub-agent whose parent is
+among the sessions is skipped.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from math import inf
 
 from thresher.model import Session
 from thresher.timeline.path_index import relative_to_folder
 from thresher.timeline.records import Changelog, ChangelogEntry, FileChangelog, FileEvent
 from thresher.timeline.timeline import Timeline
+from thresher.timeline.tool_steps import seconds_of
 
 
 def build_changelog(
     sessions: Iterable[Session], *, since: datetime | None = None, until: datetime | None = None
 ) -> Changelog:
-    """The changes of some sessions; with `since` and `until`, those whose time is known to be between."""
-    every = sorted(sessions, key=lambda session: _to_seconds(session.started))
-    told = {_key(child) for session in every for child in session.children}
+    """Return the changes of the sessions. With `since` and `until`, keep those with a known time in between."""
+    start, stop = seconds_of(since) if since else -inf, seconds_of(until) if until else inf
+    ordered = sorted(sessions, key=lambda session: seconds_of(session.started))
+    children = {_key(child) for session in ordered for child in session.children}
     files: dict[tuple[str, str], list[ChangelogEntry]] = {}
     changed: dict[str, None] = {}
-    for session in every:
-        if _key(session) in told:
-            continue
+    for session in (session for session in ordered if _key(session) not in children):
         for event in find_change_events(Timeline(session)):
-            if (since and _to_seconds(event.time) < _to_seconds(since)) or (
-                until and _to_seconds(event.time) > _to_seconds(until)
-            ):
-                continue
-            changed[session.id] = None
-            path = relative_to_folder(event.path, session.project)
-            key = path, session.project if path != event.path else ""
-            files.setdefault(key, []).append(_entry(event, session))
-    made = (FileChangelog(path, project, tuple(entries)) for (path, project), entries in sorted(files.items()))
-    return Changelog(tuple(made), tuple(changed))
+            if start <= seconds_of(event.time) <= stop:
+                changed[session.id] = None
+                path = relative_to_folder(event.path, session.project)
+                key = path, session.project if path != event.path else ""
+                files.setdefault(key, []).append(_entry(event, session))
+    changelogs = (FileChangelog(path, project, tuple(entries)) for (path, project), entries in sorted(files.items()))
+    return Changelog(tuple(changelogs), tuple(changed))
 
 
 def find_change_events(timeline: Timeline) -> Iterator[FileEvent]:
-    """The events that changed something."""
+    """Yield the events that changed a file."""
     return (event for event in timeline.events() if event.operation != "read" and not event.failed)
 
 
@@ -58,10 +56,3 @@ def _entry(event: FileEvent, session: Session) -> ChangelogEntry:
 
 def _key(session: Session) -> tuple[str, str]:
     return session.agent, session.id
-
-
-def _to_seconds(time: datetime | None) -> float:
-    try:
-        return time.timestamp() if time is not None else 0.0
-    except (OverflowError, ValueError, OSError):
-        return 0.0

@@ -1,15 +1,15 @@
-"""Two texts as a unified diff."""
+"""Format the difference of two texts as a unified diff."""
 
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
 MOST_LINES = 20_000
-"""Larger texts are compared at their ends alone: finding what moved between takes time that grows with the square."""
+"""Larger texts get a single hunk between their common prefix and suffix, because `difflib` takes quadratic time."""
 CONTEXT = 3
 
 
 def format_unified_diff(old: str | None, new: str | None, path: str) -> str:
-    """The difference of two texts; None is no file."""
+    """Return the diff of two texts. None means that the file does not exist."""
     if old == new:
         return ""
     name = path.lstrip("/").replace("\n", " ")
@@ -24,7 +24,7 @@ def format_unified_diff(old: str | None, new: str | None, path: str) -> str:
 
 
 def _diff_ends(first: Sequence[str], second: Sequence[str], before: str, after: str) -> Iterator[str]:
-    """One hunk between the lines that both begin with and those that both end with."""
+    """Yield a single hunk between the common first lines and the common last lines."""
     least = min(len(first), len(second))
     start = next((at for at in range(least) if first[at] != second[at]), least)
     end = next((at for at in range(least - start) if first[-1 - at] != second[-1 - at]), least - start)

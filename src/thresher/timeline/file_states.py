@@ -1,12 +1,12 @@
-"""What is known of every file while a session is gone through, and the gaps: each with its beginning and end.
+"""Track the known text of every file through a session, and the gaps in that knowledge.
 
-Every action has a number. For each file two texts are kept. `fresh` is what was seen or written since the last doubt;
-as soon as that is the whole file, it is exact again. `stale` is the last that was known before the doubt: edits go
-into both, and where only the stale one is whole, it is the best answer there is.
+Actions have numbers. Each file has two texts. `fresh` contains what was read or written since the last doubt; once it
+is the whole file, the state is exact again. `stale` is the last text before the doubt: edits apply to both, and if only
+the stale text is whole, it is the best known one.
 
-A gap covers the numbers from the action that opened it up to the one that shows or writes the whole file. Where a read
-shows other lines than those that were known, the file changed outside the record at some time since it was last seen;
-so such a gap begins there, before the read that tells it.
+A gap covers the actions from the one that opened it up to the next one that shows or writes the whole file. If a read
+shows lines that differ from the known ones, the file changed outside the transcript at some time since it was last
+seen, so that gap starts there and not at the read.
 """
 
 from bisect import bisect_right
@@ -47,7 +47,7 @@ LineChangeCounts = tuple[int, int]
 
 
 class KnowledgeGap(Struct):
-    """Why a file is not known, and from which action to which (not included)."""
+    """The reason why a file's text is uncertain, from action `start` up to action `stop` (exclusive)."""
 
     reason: str
     start: int
@@ -55,74 +55,71 @@ class KnowledgeGap(Struct):
 
 
 class FileKnowledge(Struct):
-    """What is known of one file."""
+    """The known text of one file."""
 
     path: str
     fresh: PartialText = UNKNOWN_TEXT
     stale: PartialText = UNKNOWN_TEXT
     is_deleted: bool = False
     last_action: int = -1
-    """The last action that told something of it, and the turn of that."""
+    """The last action that revealed something about the file, and its turn."""
     last_turn: int = 0
     invalidated_until: int = -1
-    """Sweeps up to this action are taken in."""
+    """The last action whose tree invalidations this file reflects."""
     gaps: list[KnowledgeGap] = []
     open_gaps: list[KnowledgeGap] = []
 
     @property
     def best_known(self) -> PartialText:
-        """The most that can be said of its text."""
+        """The most complete text known."""
         if self.fresh.is_whole or not self.stale.runs:
             return self.fresh
         return self.stale if self.stale.is_whole or not self.fresh.runs else self.fresh
 
     @property
     def is_exact(self) -> bool:
-        """Whether the text, or that there is none, is known."""
+        """Report whether the text, or the absence of the file, is certain."""
         return (self.is_deleted or self.fresh.is_whole) and not self.open_gaps
 
     def gap_reasons_at(self, order: int) -> Iterator[str]:
-        """What is not known after an action, whenever that came out."""
+        """Yield the gaps that cover an action, including those discovered later."""
         yield from (gap.reason for gap in self.gaps if gap.start <= order and (gap.stop is None or order < gap.stop))
 
 
 class FileStateTracker:
-    """All files, as far as the actions that were taken in tell."""
+    """The state of all files after the actions applied so far."""
 
     def __init__(self) -> None:
-        """Nothing is known."""
+        """Start without any known file."""
         self.files: dict[str, FileKnowledge] = {}
         self._invalidations: dict[str, list[tuple[int, str]]] = {}
 
     def apply_action(self, order: int, turn: int, action: FileAction) -> LineChangeCounts:
-        """Take in the next action; the lines that came and went."""
+        """Apply the next action and return the numbers of added and removed lines."""
         if isinstance(action, TreeInvalidation):
-            self._invalidations.setdefault(action.folder, []).append(
-                (order, f"turn {turn}: {action.cause} may have changed files")
-            )
+            reason = f"turn {turn}: {action.cause} may have changed files"
+            self._invalidations.setdefault(action.folder, []).append((order, reason))
             return 0, 0
         file = self.refresh_file(action.path)
         before = file.last_action, file.last_turn
         lines = self._apply_to_file(file, order, turn, action)
-        if (file.last_action, file.last_turn) == before and isinstance(
-            action, FileWriteAction | FileEditAction | FileDeleteAction | FileMoveAction
-        ):
+        is_change = isinstance(action, FileWriteAction | FileEditAction | FileDeleteAction | FileMoveAction)
+        if is_change and (file.last_action, file.last_turn) == before:
             file.last_action, file.last_turn = order, turn
         return lines
 
     def refresh_file(self, path: str) -> FileKnowledge:
-        """A file, with the sweeps since it was last looked at."""
+        """Return a file after applying the tree invalidations since it was last accessed."""
         file = self.files.get(path)
         if file is None:
             file = self.files[path] = FileKnowledge(path, gaps=[], open_gaps=[])
-        for folder, sweeps in self._invalidations.items():
+        for folder, invalidations in self._invalidations.items():
             if not folder or path.startswith(f"{folder}/"):
-                at = bisect_right(sweeps, file.invalidated_until, key=lambda sweep: sweep[0])
-                if at < len(sweeps):
-                    _mark_uncertain(file, sweeps[at][0], sweeps[at][1])
-        file.invalidated_until = max(
-            [file.invalidated_until, *(sweeps[-1][0] for sweeps in self._invalidations.values())]
-        )
+                index = bisect_right(invalidations, file.invalidated_until, key=lambda item: item[0])
+                if index < len(invalidations):
+                    _mark_uncertain(file, *invalidations[index])
+        last = (invalidations[-1][0] for invalidations in self._invalidations.values())
+        file.invalidated_until = max([file.invalidated_until, *last])
         return file
 
     def _apply_to_file(self, file: FileKnowledge, order: int, turn: int, action: FileAction) -> LineChangeCounts:
@@ -134,10 +131,9 @@ class FileStateTracker:
             case FileEditAction():
                 return _apply_edit(file, order, turn, action)
             case FileDeleteAction():
-                gone = 0, file.best_known.text.count("\n") if file.best_known.is_whole else 0
-                file.fresh, file.stale, file.is_deleted = UNKNOWN_TEXT, UNKNOWN_TEXT, True
-                _mark_exact(file, order, turn)
-                return gone
+                removed = file.best_known.text.count("\n") if file.best_known.is_whole else 0
+                _mark_deleted(file, order, turn)
+                return 0, removed
             case FileMoveAction() | FileCopyAction():
                 self._apply_move(file, order, turn, action)
             case UncertainChange():
@@ -157,20 +153,21 @@ class FileStateTracker:
             target.open_gaps = [KnowledgeGap(gap.reason, order) for gap in file.open_gaps]
             target.gaps += target.open_gaps
         else:
-            _mark_uncertain(
-                target, order, f"turn {turn}: `{file.path}`, of which nothing is known, took its place", empty=True
-            )
-            target.is_deleted = False
+            _mark_uncertain(target, order, f"turn {turn}: replaced by `{file.path}`, whose text is unknown", empty=True)
         if isinstance(action, FileMoveAction):
-            file.fresh, file.stale, file.is_deleted = UNKNOWN_TEXT, UNKNOWN_TEXT, True
-            _mark_exact(file, order, turn)
+            _mark_deleted(file, order, turn)
 
 
 def _mark_exact(file: FileKnowledge, order: int, turn: int) -> None:
-    """All is known from here on."""
+    """Close all gaps: from here on the file is known."""
     file.last_action, file.last_turn = order, turn
     file.stale = UNKNOWN_TEXT
     _close(file, order)
+
+
+def _mark_deleted(file: FileKnowledge, order: int, turn: int) -> None:
+    file.fresh, file.is_deleted = UNKNOWN_TEXT, True
+    _mark_exact(file, order, turn)
 
 
 def _close(file: FileKnowledge, order: int) -> None:
@@ -180,12 +177,12 @@ def _close(file: FileKnowledge, order: int) -> None:
 
 
 def _mark_uncertain(
-    file: FileKnowledge, order: int, text: str, *, start: int | None = None, empty: bool = False
+    file: FileKnowledge, order: int, reason: str, *, start: int | None = None, empty: bool = False
 ) -> None:
-    """What was known need not be so any more; `empty`: is surely not so."""
-    known = bool(file.fresh.runs or file.stale.runs or file.is_deleted)
-    if known and len(file.open_gaps) < MAX_OPEN_GAPS:
-        gap = KnowledgeGap(text, order if start is None else start)
+    """Open a gap: the known text may be outdated. With `empty`, it is certainly outdated."""
+    is_known = bool(file.fresh.runs or file.stale.runs or file.is_deleted)
+    if is_known and len(file.open_gaps) < MAX_OPEN_GAPS:
+        gap = KnowledgeGap(reason, order if start is None else start)
         file.open_gaps.append(gap)
         file.gaps.append(gap)
     file.stale = UNKNOWN_TEXT if empty else file.best_known
@@ -194,35 +191,25 @@ def _mark_uncertain(
 
 
 MAX_OPEN_GAPS = 100
-"""So many reasons at one time are enough."""
+"""Maximum number of simultaneous gaps of a file."""
 
 
 def _describe_outside_change(file: FileKnowledge, turn: int) -> str:
-    if turn <= file.last_turn:
-        return f"changed outside the record in turn {turn}"
-    return f"changed outside the record between turn {file.last_turn} and {turn}"
+    when = f"in turn {turn}" if turn <= file.last_turn else f"between turn {file.last_turn} and {turn}"
+    return f"changed outside the session {when}"
 
 
 def _apply_read(file: FileKnowledge, order: int, turn: int, seen: SeenLines | None) -> None:
     if seen is None:
         return
     if file.is_deleted:
-        _mark_uncertain(
-            file,
-            order,
-            f"{_describe_outside_change(file, turn)}: it is there again",
-            start=file.last_action,
-            empty=True,
-        )
-    pieces, agrees = merge_seen_lines(file.fresh, seen.first, seen.text, ended=seen.reaches_end)
+        reason = f"{_describe_outside_change(file, turn)}: it exists again"
+        _mark_uncertain(file, order, reason, start=file.last_action, empty=True)
+    text, agrees = merge_seen_lines(file.fresh, seen.first, seen.text, ended=seen.reaches_end)
     if not agrees:
-        _mark_uncertain(
-            file,
-            order,
-            f"{_describe_outside_change(file, turn)}: turn {turn} shows other lines",
-            start=file.last_action,
-        )
-    file.fresh = pieces
+        reason = f"{_describe_outside_change(file, turn)}: turn {turn} shows other lines"
+        _mark_uncertain(file, order, reason, start=file.last_action)
+    file.fresh = text
     file.last_action, file.last_turn = order, turn
     if file.fresh.is_whole:
         _mark_exact(file, order, turn)
@@ -231,7 +218,7 @@ def _apply_read(file: FileKnowledge, order: int, turn: int, seen: SeenLines | No
 def _apply_write(file: FileKnowledge, order: int, turn: int, action: FileWriteAction) -> LineChangeCounts:
     best = file.best_known
     if action.text is None:
-        _mark_uncertain(file, order, f"turn {turn}: written, and it is not told what", empty=not action.append)
+        _mark_uncertain(file, order, f"turn {turn}: written with unknown text", empty=not action.append)
         return 0, 0
     if action.append and not file.is_deleted:
         file.fresh, file.stale = append_text(file.fresh, action.text), append_text(file.stale, action.text)
@@ -243,25 +230,21 @@ def _apply_write(file: FileKnowledge, order: int, turn: int, action: FileWriteAc
 
 def _apply_edit(file: FileKnowledge, order: int, turn: int, action: FileEditAction) -> LineChangeCounts:
     if not action.changes:
-        _mark_uncertain(file, order, f"turn {turn}: an edit that does not say what it wrote")
+        _mark_uncertain(file, order, f"turn {turn}: an edit with unknown text")
         return 0, 0
     added = removed = 0
     for change in action.changes:
         if isinstance(change, TextReplacement) and not change.old:
             return _apply_write(file, order, turn, FileWriteAction(file.path, change.new))
-        fresh, found = _apply_change(file.fresh, change)
-        stale, _ = _apply_change(file.stale, change)
-        if file.fresh.is_whole and found != 1:
-            _mark_uncertain(
-                file,
-                order,
-                f"{_describe_outside_change(file, turn)}: {_describe_mismatch(found, turn)}",
-                start=file.last_action,
-            )
-            fresh, (stale, _) = UNKNOWN_TEXT, _apply_change(file.stale, change)
-        file.fresh, file.stale = fresh, stale
-        more = measure_text_change(change)
-        added, removed = added + more[0], removed + more[1]
+        fresh, matches = _apply_change(file.fresh, change)
+        if file.fresh.is_whole and matches != 1:
+            where = "not in the known text" if matches == 0 else "more than once in the known text"
+            reason = f"{_describe_outside_change(file, turn)}: the text that turn {turn} replaces is {where}"
+            _mark_uncertain(file, order, reason, start=file.last_action)
+            fresh = UNKNOWN_TEXT
+        file.fresh, (file.stale, _) = fresh, _apply_change(file.stale, change)
+        change_added, change_removed = measure_text_change(change)
+        added, removed = added + change_added, removed + change_removed
     snippet = parse_edit_snippet(action.tool_output)
     if snippet is not None:
         _apply_read(file, order, turn, snippet)
@@ -270,36 +253,31 @@ def _apply_edit(file: FileKnowledge, order: int, turn: int, action: FileEditActi
     return added, removed
 
 
-def _describe_mismatch(found: int, turn: int) -> str:
-    place = "not in" if found == 0 else "more than once in"
-    return f"what turn {turn} replaces is {place} the text that was known"
-
-
-def _apply_change(pieces: PartialText, change: TextChange) -> tuple[PartialText, int]:
-    """The pieces after a change, and how often its place was found: once is as it should be."""
+def _apply_change(text: PartialText, change: TextChange) -> tuple[PartialText, int]:
+    """Return the text after a change and the number of matches; a change with exactly one match is certain."""
     match change:
         case TextReplacement():
-            made, found = replace_text(pieces, change.old, change.new, every=change.replace_all)
-            return made, min(found, 1) if change.replace_all else found
+            changed, matches = replace_text(text, change.old, change.new, every=change.replace_all)
+            return changed, min(matches, 1) if change.replace_all else matches
         case LineInsertion():
-            made, placed = insert_lines(pieces, change.after, change.text)
-            return made, int(placed)
+            changed, is_placed = insert_lines(text, change.after, change.text)
+            return changed, int(is_placed)
         case PatchChange():
-            return _apply_hunks(pieces, change)
+            return _apply_hunks(text, change)
         case _:
             assert_never(change)
 
 
-def _apply_hunks(pieces: PartialText, change: PatchChange) -> tuple[PartialText, int]:
-    if pieces.is_whole:
-        text = apply_patch_hunks(pieces.text, change.hunks)
-        return (make_whole_text(text), 1) if text is not None else (pieces, 0)
-    found = 1
+def _apply_hunks(text: PartialText, change: PatchChange) -> tuple[PartialText, int]:
+    if text.is_whole:
+        patched = apply_patch_hunks(text.text, change.hunks)
+        return (make_whole_text(patched), 1) if patched is not None else (text, 0)
+    matches = 1
     for hunk in change.hunks:
-        old, new = ("".join(f"{row}\n" for row in rows) for rows in (hunk.old, hunk.new))
+        old, new = ("".join(f"{line}\n" for line in lines) for lines in (hunk.old, hunk.new))
         if hunk.old:
-            pieces, once = replace_text(pieces, old, new)
-            found = min(found, once)
+            text, count = replace_text(text, old, new)
         else:
-            pieces, found = append_text(pieces, new), min(found, int(pieces.reaches_end))
-    return pieces, found
+            text, count = append_text(text, new), int(text.reaches_end)
+        matches = min(matches, count)
+    return text, matches

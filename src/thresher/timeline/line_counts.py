@@ -1,4 +1,4 @@
-"""How many lines a change brings and takes away: those that one text has more often than the other."""
+"""Count the lines that a change adds and removes: the difference of the two multisets of lines."""
 
 from collections import Counter
 from typing import assert_never
@@ -7,13 +7,13 @@ from thresher.timeline.actions import LineInsertion, PatchChange, TextChange, Te
 
 
 def count_line_changes(old: str, new: str) -> tuple[int, int]:
-    """Lines that came and lines that went; one that only moved is neither."""
+    """Return the numbers of added and removed lines. A moved line counts as neither."""
     before, after = Counter(_rows(old)), Counter(_rows(new))
     return (after - before).total(), (before - after).total()
 
 
 def measure_text_change(change: TextChange) -> tuple[int, int]:
-    """The same of a change, as it says it."""
+    """Return the numbers of added and removed lines of one change."""
     match change:
         case TextReplacement():
             return count_line_changes(change.old, change.new)

@@ -1,9 +1,9 @@
-"""A text of which some lines are known: all of them, or runs of lines at their places.
+"""A partially known text: all lines, or runs of consecutive lines at known positions.
 
-Reads show a file in pieces, and edits change it between them. So a file is a row of runs; each run holds whole lines,
-and its first line's number. Runs that touch become one, and one that starts at line 1 and reaches the end is the whole
-text. What is replaced is looked for inside runs; where it stands in none of them, lines behind that place may have
-moved, and only a run that starts at line 1 stays where it is.
+Reads show parts of a file, and edits change it in between. The text is therefore a list of runs; each has whole lines
+and the number of its first line. Adjacent runs are merged, and a run that starts at line 1 and reaches the end is the
+whole text. A replacement is searched inside runs. If no run contains it, lines after it may have moved, and only a run
+that starts at line 1 keeps its position.
 """
 
 from collections.abc import Iterator
@@ -11,182 +11,176 @@ from typing import NamedTuple
 
 
 class LineRun(NamedTuple):
-    """Lines that follow each other; each has its end."""
+    """Consecutive lines, each with its line end."""
 
     first: int
     text: str
 
     @property
     def stop(self) -> int:
-        """The number of the line after the last."""
+        """The number of the line after the last one."""
         return self.first + self.text.count("\n")
 
 
 class PartialText(NamedTuple):
-    """What is known of a text."""
+    """The known lines of a text."""
 
     runs: tuple[LineRun, ...] = ()
     reaches_end: bool = False
-    """The last run reaches the end."""
+    """The last run reaches the end of the text."""
     lacks_final_newline: bool = False
-    """The last line of the text has no line end."""
+    """The text has no line end after its last line."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether every line is known."""
+        """Report whether every line is known."""
         return self.reaches_end and len(self.runs) == 1 and self.runs[0].first == 1
 
     @property
     def text(self) -> str:
-        """All that is known, with a line for each row of lines that is not."""
+        """The known lines, with a marker line for each unknown range."""
         if not self.runs:
             return ""
-        rows: list[str] = []
-        following = 1
-        for run in self.runs:
-            if run.first > following:
-                rows.append(f"[… {format_line_range(following, run.first - 1)} not known …]\n")
-            rows.append(run.text)
-            following = run.stop
-        if not self.reaches_end:
-            rows.append(f"[… what follows line {following - 1} is not known …]\n")
-        text = "".join(rows)
-        return text[:-1] if self.reaches_end and self.lacks_final_newline else text
+        texts = [f"[… {unknown} unknown …]\n{run.text}" if unknown else run.text for unknown, run in self._ranges()]
+        if self.reaches_end:
+            text = "".join(texts)
+            return text[:-1] if self.lacks_final_newline else text
+        return "".join([*texts, f"[… text after line {self.runs[-1].stop - 1} unknown …]\n"])
 
     def describe_unknown(self) -> Iterator[str]:
-        """A sentence for each row of lines that is not known."""
-        following = 1
-        for run in self.runs:
-            if run.first > following:
-                yield f"{format_line_range(following, run.first - 1)} never shown"
-            following = run.stop
+        """Yield a description of each unknown range of lines."""
+        yield from (f"{unknown} never shown" for unknown, _ in self._ranges() if unknown)
         if not self.reaches_end:
-            yield f"what follows line {following - 1} never shown"
+            yield f"text after line {self.runs[-1].stop - 1 if self.runs else 0} never shown"
+
+    def _ranges(self) -> Iterator[tuple[str, LineRun]]:
+        """Yield each run with the unknown range of lines before it, or an empty text."""
+        previous_stop = 1
+        for run in self.runs:
+            yield format_line_range(previous_stop, run.first - 1) if run.first > previous_stop else "", run
+            previous_stop = run.stop
 
 
 UNKNOWN_TEXT = PartialText()
 
 
 def make_whole_text(text: str) -> PartialText:
-    """A text that is known in full."""
+    """Return a completely known text."""
     return _with_end((), 1, text)
 
 
 def format_line_range(first: int, last: int) -> str:
-    """`line 4`, `lines 4-9`."""
+    """Format a range: `line 4`, `lines 4-9`."""
     return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
 def _with_end(before: tuple[LineRun, ...], first: int, text: str) -> PartialText:
-    """Runs whose last one is the end of the text, as it stands."""
+    """Return runs whose last one ends the text, with or without a final line end."""
     unfinished = bool(text) and not text.endswith("\n")
     return PartialText((*before, LineRun(first, f"{text}\n" if unfinished else text)), True, unfinished)
 
 
-def _with_text(pieces: PartialText, place: int, text: str) -> PartialText:
-    """The pieces with another text for one run; later runs move with it."""
-    runs = pieces.runs
-    if pieces.reaches_end and place == len(runs) - 1:
-        return _with_end(runs[:place], runs[place].first, text)
-    moved = text.count("\n") - runs[place].text.count("\n")
-    later = tuple(LineRun(run.first + moved, run.text) for run in runs[place + 1 :])
-    return pieces._replace(runs=(*runs[:place], LineRun(runs[place].first, text), *later))
+def _with_text(known: PartialText, index: int, text: str) -> PartialText:
+    """Replace the text of one run and shift the later runs."""
+    runs = known.runs
+    if known.reaches_end and index == len(runs) - 1:
+        return _with_end(runs[:index], runs[index].first, text)
+    moved = text.count("\n") - runs[index].text.count("\n")
+    later = tuple(LineRun(run.first + moved, run.text) for run in runs[index + 1 :])
+    return known._replace(runs=(*runs[:index], LineRun(runs[index].first, text), *later))
 
 
-def _own_text(pieces: PartialText, place: int) -> str:
-    text = pieces.runs[place].text
-    return text[:-1] if pieces.lacks_final_newline and pieces.reaches_end and place == len(pieces.runs) - 1 else text
+def _own_text(known: PartialText, index: int) -> str:
+    text = known.runs[index].text
+    return text[:-1] if known.lacks_final_newline and known.reaches_end and index == len(known.runs) - 1 else text
 
 
-def replace_text(pieces: PartialText, old: str, new: str, *, every: bool = False) -> tuple[PartialText, int]:
-    """The pieces with one text in place of another, and how often that was found.
+def replace_text(known: PartialText, old: str, new: str, *, every: bool = False) -> tuple[PartialText, int]:
+    """Replace a text and return the result and the number of matches.
 
-    Nothing changes where it was found more than once and not every one is meant. Found in no run, it stands where
-    nothing is known.
+    Several matches change nothing unless `every` is set. Without a match, the replaced text must be in an unknown
+    range.
     """
-    texts = [_own_text(pieces, place) for place in range(len(pieces.runs))]
+    texts = [_own_text(known, index) for index in range(len(known.runs))]
     counts = [text.count(old) for text in texts]
-    found = sum(counts)
+    matches = sum(counts)
     moves = old.count("\n") != new.count("\n")
-    if found > 1 and not every:
-        return pieces, found
-    if found == 0 or (every and not pieces.is_whole):
-        pieces, texts = (_head(pieces), texts[:1]) if moves and not pieces.is_whole else (pieces, texts)
-    for place in range(len(pieces.runs)):
-        if counts[place]:
-            pieces = _with_text(pieces, place, texts[place].replace(old, new))
-    return pieces, found
+    if matches > 1 and not every:
+        return known, matches
+    if matches == 0 or (every and not known.is_whole):
+        known, texts = (_head(known), texts[:1]) if moves and not known.is_whole else (known, texts)
+    for index in range(len(known.runs)):
+        if counts[index]:
+            known = _with_text(known, index, texts[index].replace(old, new))
+    return known, matches
 
 
-def _head(pieces: PartialText) -> PartialText:
-    """Only what stays at its place whatever happens behind it."""
-    runs = tuple(run for run in pieces.runs[:1] if run.first == 1)
+def _head(known: PartialText) -> PartialText:
+    """Keep only the first run, if its position does not depend on unknown lines."""
+    runs = tuple(run for run in known.runs[:1] if run.first == 1)
     return PartialText(runs)
 
 
-def insert_lines(pieces: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
-    """The pieces with lines put in after a line (0: at the top), and whether their place was known."""
+def insert_lines(known: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
+    """Insert lines after a line (0: at the top). Also return whether it knows that position."""
     text = text if text.endswith("\n") else f"{text}\n"
-    for place, run in enumerate(pieces.runs):
+    for index, run in enumerate(known.runs):
         if run.first - 1 <= after < run.stop:
             rows = run.text.split("\n")
             at = after - run.first + 1
             changed = "\n".join(rows[:at]) + ("\n" if at else "") + text + "\n".join(rows[at:])
-            return _with_text(pieces, place, changed), True
-    kept = tuple(run for run in pieces.runs if run.stop <= after)
+            return _with_text(known, index, changed), True
+    kept = tuple(run for run in known.runs if run.stop <= after)
     height = text.count("\n")
-    moved = tuple(LineRun(run.first + height, run.text) for run in pieces.runs if run.first > after)
-    return pieces._replace(runs=(*kept, *moved)), False
+    moved = tuple(LineRun(run.first + height, run.text) for run in known.runs if run.first > after)
+    return known._replace(runs=(*kept, *moved)), False
 
 
-def append_text(pieces: PartialText, text: str) -> PartialText:
-    """The pieces with a text at the end, where the end is known."""
-    if not pieces.reaches_end:
-        return pieces
-    last = len(pieces.runs) - 1
-    return _with_text(pieces, last, _own_text(pieces, last) + text)
+def append_text(known: PartialText, text: str) -> PartialText:
+    """Append to a text, if its end is known."""
+    if not known.reaches_end:
+        return known
+    last = len(known.runs) - 1
+    return _with_text(known, last, _own_text(known, last) + text)
 
 
-def merge_seen_lines(pieces: PartialText, first: int, text: str, *, ended: bool) -> tuple[PartialText, bool]:
-    """The pieces with lines that were seen, and whether they are as they were known to be.
+def merge_seen_lines(known: PartialText, first: int, text: str, *, ended: bool) -> tuple[PartialText, bool]:
+    """Merge lines that a read shows. Also return whether they agree with the known ones.
 
-    Where they are not, only what was seen is known. What a tool prints need not say how the last line ends, and may
-    leave out empty lines there; so these are not compared.
+    If they do not, only the lines of the read are known. Tools may omit the final line end and empty lines before it,
+    so these are not compared.
     """
-    seen = (
-        make_whole_text(text)
-        if ended and first == 1
-        else PartialText((LineRun(first, f"{text}\n" if text[-1:] != "\n" else text),), ended)
-    )
-    if not pieces.runs:
+    run = LineRun(first, f"{text}\n" if text[-1:] != "\n" else text)
+    seen = make_whole_text(text) if ended and first == 1 else PartialText((run,), ended)
+    if not known.runs:
         return seen, True
-    if not _is_consistent(pieces, seen.runs[0], ended=ended):
+    if not _is_consistent(known, seen.runs[0], ended=ended):
         return seen, False
-    if pieces.is_whole:
-        return pieces, True
+    if known.is_whole:
+        return known, True
     if seen.is_whole:
         return seen, True
-    return _merge_runs(pieces, seen), True
+    return _merge_runs(known, seen), True
 
 
-def _is_consistent(pieces: PartialText, seen: LineRun, *, ended: bool) -> bool:
+def _is_consistent(known: PartialText, seen: LineRun, *, ended: bool) -> bool:
     rows = _rows(seen.text)
-    for run in pieces.runs:
+    for run in known.runs:
         low, high = max(seen.first, run.first), min(seen.stop, run.stop)
         if low < high:
-            known = _rows(run.text)[low - run.first : high - run.first]
-            if known != rows[low - seen.first : high - seen.first]:
+            known_rows = _rows(run.text)[low - run.first : high - run.first]
+            if known_rows != rows[low - seen.first : high - seen.first]:
                 return False
-    last = _last_nonempty_line(pieces.runs[-1])
-    if pieces.reaches_end and _last_nonempty_line(seen) > last:
-        return False  # the text was known to end before
+    last = _last_nonempty_line(known.runs[-1])
+    if known.reaches_end and _last_nonempty_line(seen) > last:
+        return False  # the text ended earlier before
     if not ended:
         return True
-    return last < seen.stop and (not pieces.reaches_end or last < seen.first or last == _last_nonempty_line(seen))
+    return last < seen.stop and (not known.reaches_end or last < seen.first or last == _last_nonempty_line(seen))
 
 
 def _last_nonempty_line(run: LineRun) -> int:
-    """The number of the last line that is not empty; 0 where all are."""
+    """Return the number of the last line that is not empty, or 0."""
     return run.first + run.text.rstrip("\n").count("\n") if run.text.strip("\n") else 0
 
 
@@ -195,19 +189,16 @@ def _rows(text: str) -> list[str]:
     return rows[:-1] if rows[-1] == "" else rows
 
 
-def _merge_runs(pieces: PartialText, seen: PartialText) -> PartialText:
-    """Both, runs that touch made one."""
+def _merge_runs(known: PartialText, seen: PartialText) -> PartialText:
+    """Merge overlapping and adjacent runs."""
     runs: list[LineRun] = []
-    for run in sorted((*pieces.runs, *seen.runs)):
+    for run in sorted((*known.runs, *seen.runs)):
         if runs and run.first <= runs[-1].stop:
-            known = runs[-1].stop - run.first
-            rest = _rows(run.text)[known:] if known < run.text.count("\n") else []
+            overlap = runs[-1].stop - run.first
+            rest = _rows(run.text)[overlap:] if overlap < run.text.count("\n") else []
             runs[-1] = LineRun(runs[-1].first, runs[-1].text + "".join(f"{row}\n" for row in rest))
         else:
             runs.append(run)
-    ended = pieces.reaches_end or seen.reaches_end
-    return PartialText(
-        tuple(runs),
-        ended,
-        (pieces.reaches_end and pieces.lacks_final_newline) or (seen.reaches_end and seen.lacks_final_newline),
-    )
+    ended = known.reaches_end or seen.reaches_end
+    is_open = any(text.reaches_end and text.lacks_final_newline for text in (known, seen))
+    return PartialText(tuple(runs), ended, is_open)

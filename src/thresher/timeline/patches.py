@@ -1,7 +1,8 @@
-"""Patches of the `*** Begin Patch` kind: which files they name, and what they make of a text.
+"""Parse and apply patches of the `*** Begin Patch` format.
 
-A hunk says lines to find and lines to put there. It is looked for behind the one before it, first as it stands, then
-with less care for blanks, as the tools that apply such patches do; so a text that they changed comes out the same.
+A hunk consists of lines to find and their replacement. It is searched after the previous hunk, first exactly and then
+with increasing tolerance for whitespace, as the tools that apply such patches do. The result is therefore the text that
+they wrote.
 """
 
 import re
@@ -15,29 +16,29 @@ _LINE_NORMALIZERS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.stri
 
 
 class PatchHunk(NamedTuple):
-    """Lines to find and lines to put there."""
+    """Lines to find and their replacement."""
 
     context_lines: tuple[str, ...]
-    """Lines to pass first, one after the other."""
+    """Lines to find first, one after the other."""
     old: tuple[str, ...]
     new: tuple[str, ...]
     at_end: bool = False
 
 
 class PatchSection(NamedTuple):
-    """What a patch does to one file."""
+    """The changes of a patch to one file."""
 
     verb: str
-    """Update, Add, Delete."""
+    """Update, Add or Delete."""
     path: str
     to: str
     hunks: tuple[PatchHunk, ...]
     text: str
-    """Of a new file."""
+    """Content of an added file."""
 
 
 def parse_patch_sections(patch: str) -> Iterator[PatchSection]:
-    """Every file of a patch, in order."""
+    """Yield the section of each file, in order."""
     patch = _END.sub("", patch.replace("\r\n", "\n"))
     headers = list(_SECTION.finditer(patch))
     stops = [header.start() for header in headers[1:]] + [len(patch)]
@@ -69,7 +70,7 @@ def _hunks(rows: Sequence[str]) -> Iterator[PatchHunk]:
 
 
 def apply_patch_hunks(text: str, hunks: Sequence[PatchHunk]) -> str | None:
-    """A text with all hunks applied; None where one does not fit."""
+    """Apply all hunks to a text. Return None if one does not match."""
     rows = text.split("\n")
     rows = rows[:-1] if rows[-1] == "" else rows
     made: list[str] = []
@@ -77,10 +78,10 @@ def apply_patch_hunks(text: str, hunks: Sequence[PatchHunk]) -> str | None:
     for hunk in hunks:
         start = position
         for mark in hunk.context_lines:
-            found = _find(rows, (mark,), start)
-            if found is None:
+            index = _find(rows, (mark,), start)
+            if index is None:
                 return None
-            start = found + 1
+            start = index + 1
         if not hunk.old:
             made += rows[position:] + list(hunk.new)
             position = len(rows)
@@ -95,7 +96,7 @@ def apply_patch_hunks(text: str, hunks: Sequence[PatchHunk]) -> str | None:
 
 
 def _locate_hunk(rows: Sequence[str], hunk: PatchHunk, start: int) -> tuple[int, Sequence[str], Sequence[str]] | None:
-    """Where a hunk's old lines stand, and both its lines without an empty last one that the text does not have."""
+    """Find the old lines of a hunk. Also return both sides without a final empty line that the text does not have."""
     old, new = hunk.old, hunk.new
     at = _find(rows, old, start, at_end=hunk.at_end)
     if at is None and old[-1] == "":
@@ -105,9 +106,9 @@ def _locate_hunk(rows: Sequence[str], hunk: PatchHunk, start: int) -> tuple[int,
 
 
 def _find(rows: Sequence[str], wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
-    """The first place from a line on where these lines stand, or the end, if they stand there and are meant to."""
+    """Return the first match of some lines from a start line on, or the match at the end with `at_end`."""
     for look in _LINE_NORMALIZERS:
-        # Searched as one text, which takes linear time whatever the lines are.
+        # Match on joined text, which takes linear time for any lines.
         text = "".join(f"\n{look(row)}" for row in rows[start:]) + "\n"
         lines = "".join(f"\n{look(row)}" for row in wanted) + "\n"
         if at_end and text.endswith(lines):

@@ -1,7 +1,7 @@
-"""The files of a session by their paths: compared as text, never looked up.
+"""Index the known files of a session by path. Paths are compared as text and never opened.
 
-A path is written in one way. One that is relative to a folder nobody knows is taken for the one known file that ends
-with it. A folder means all known files below it, a pattern all that fit it.
+Paths are normalized. A path that is relative to an unknown folder refers to the only known file that ends with it. A
+folder refers to all known files below it, and a pattern to all that match it.
 """
 
 import posixpath
@@ -19,15 +19,15 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class PathIndex:
-    """The paths that are known so far."""
+    """The paths known so far."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Start without paths."""
         self._sorted: list[str] = []
         self._by_name: dict[str, dict[str, None]] = {}
 
     def add(self, path: str) -> None:
-        """Know one more file."""
+        """Add a path."""
         same = self._by_name.setdefault(posixpath.basename(path), {})
         if path not in same:
             same[path] = None
@@ -37,24 +37,24 @@ class PathIndex:
         return path in self._by_name.get(posixpath.basename(path), ())
 
     def resolve_path(self, path: str, folder: str) -> str:
-        """The path of a file that a tool names."""
+        """Return the path of a file that a tool names."""
         flat = normalize_path(path, folder)
         if not flat or flat in self or flat.startswith("/") or re.match(r"[A-Za-z]:/", flat):
             return flat
         same = self.find_by_suffix(flat.removeprefix("~/"))
         return same[0] if len(same) == 1 else flat
 
-    def find_by_suffix(self, said: str) -> list[str]:
-        """The files whose paths are this, or end with it."""
-        same = self._by_name.get(posixpath.basename(said), ())
-        return [path for path in same if path == said or path.endswith(f"/{said}")]
+    def find_by_suffix(self, suffix: str) -> list[str]:
+        """Return the paths that equal a path or end with it."""
+        same = self._by_name.get(posixpath.basename(suffix), ())
+        return [path for path in same if path == suffix or path.endswith(f"/{suffix}")]
 
     def find_below(self, folder: str) -> list[str]:
-        """The files in a folder, however deep."""
+        """Return the files below a folder, at any depth."""
         return list(self._iter_prefix(folder if folder.endswith("/") else f"{folder}/")) if folder else []
 
     def find_targets(self, target: CommandTarget) -> list[str]:
-        """The known files that a word of a command means."""
+        """Return the known files that an argument of a command refers to."""
         if target.is_pattern:
             return self._match_pattern(target.path)
         if target.path in self:
@@ -64,14 +64,14 @@ class PathIndex:
         )
 
     def find_mentioned(self, text: str) -> list[str]:
-        """The known files that a text names, each once."""
-        found: dict[str, None] = {}
+        """Return the known files that a text mentions, without duplicates."""
+        mentioned: dict[str, None] = {}
         for word in _words(text):
             if posixpath.basename(word) in self._by_name:
-                found |= dict.fromkeys(
+                mentioned |= dict.fromkeys(
                     self.find_by_suffix(normalize_path(word).lstrip("./~")) or self.find_by_suffix(normalize_path(word))
                 )
-        return list(found)
+        return list(mentioned)
 
     def _match_pattern(self, pattern: str) -> list[str]:
         wild = _WILD.search(pattern)
@@ -92,10 +92,10 @@ class PathIndex:
 
 @lru_cache(maxsize=16)
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a text that may be paths; a script is looked into each time it runs."""
+    """Return the words of a text that may be paths. Cached, since each run of a script searches it."""
     return tuple(dict.fromkeys(word.rstrip(".") for word in _WORD.findall(text)))
 
 
 def relative_to_folder(path: str, folder: str) -> str:
-    """A path as it is called in a folder, if it lies there."""
+    """Return a path relative to a folder, if it is inside it."""
     return path[len(folder) + 1 :] if folder and path.startswith(f"{folder}/") else path

@@ -1,6 +1,6 @@
-"""The programs that commands call, as data: what reads, what writes, what starts others.
+"""Tables of programs in shell commands: readers, writers, formatters, and programs that start others.
 
-A program that is in no row here may write the files that it is told of. A new one is one more word in a row.
+A program that is in no table may write any file in its arguments. Add a program by adding a word to a table.
 """
 
 import re
@@ -21,7 +21,7 @@ READ_ONLY_PROGRAMS = _names(
     "conda gem bd tmux screen launchctl systemctl tput clear fold fmt expand paste rev tac join split sqlite3 "
     "ngrok node-gyp zcat gunzip base64 openssl dig host"
 )
-"""Programs that change no file that they are told of; what they print may go into one."""
+"""Programs that change none of their arguments. A redirection may still write their output into a file."""
 
 KEYWORDS = _names("do then else elif if while until ! { } ( ) && || done fi esac for case in function")
 PREFIXES = _names("sudo time nohup env command builtin exec stdbuf nice doas rtk")
@@ -32,7 +32,7 @@ WRAPPERS = frozenset(
         *("pnpm exec", "npm exec", "yarn exec", "bundle exec", "hatch run"),
     )
 )
-"""What only starts the program that follows."""
+"""Programs that only start the one that follows."""
 
 INTERPRETERS = _names("python node ruby php bash sh zsh fish deno bun ts-node tsx Rscript lua osascript")
 
@@ -64,14 +64,16 @@ FORMATTER_OPTIONS: dict[str, tuple[str, ...] | None] = {
 RUNNERS = _names(
     "npm pnpm yarn bun make mise just task go cargo rake gradle mvn tox nox uv poetry deno composer dotnet mix swift"
 )
-"""Programs that run tasks of a project."""
+"""Programs that run project tasks."""
 
 CHANGING_TASK = re.compile(
     r"\b(?:fmt|format|fix|gen|generate|codegen|prettier|write|bump|release|migrate|rewrite|tidy)\b"
     r"|--fix\b|:fix|:write|format:",
     re.IGNORECASE,
 )
-"""Tasks that are likely to rewrite files."""
+"""Tasks that probably rewrite files."""
+
+DEPENDENCY_TASKS = _names("i install add remove rm update upgrade get mod lock sync")
 
 _NODE = "package.json package-lock.json pnpm-lock.yaml yarn.lock bun.lock bun.lockb"
 MANIFESTS: dict[str, str] = {
@@ -84,35 +86,33 @@ MANIFESTS: dict[str, str] = {
     "uv": "pyproject.toml uv.lock",
     "poetry": "pyproject.toml poetry.lock",
 }
-"""The files that a change of what a project needs is written to."""
+"""The files that a change of dependencies writes."""
 
 GIT_ANY_FILE_COMMANDS = re.compile(
     r"(?:pull|merge|rebase|cherry-pick|revert|am|apply|clean|bisect|read-tree|sparse-checkout)\b"
     r"|reset\b.*--(?:hard|keep|merge)|stash(?!\s+(?:list|show|drop|clear))|switch\b(?!\s+-[cC]\s+\S+\s*$)|filter-branch"
 )
-"""Commands of git that may write any file."""
+"""Git commands that may write any file."""
 
 WRITING_CODE = re.compile(
     r"""writ|dump\(|\bopen\([^)]{0,300}["'][rbt]*[wax+]|unlink|rename|remove|copy|move|rmtree|save|sed\s+-|>\s*["'\w./$]"""
     r"""|os\.system|subprocess|exec|truncate|replace_in|fs\.""",
     re.IGNORECASE,
 )
-"""What code that writes files says somewhere."""
+"""Patterns that indicate code that writes files."""
 
 REWRITE_OUTPUT = re.compile(
     r"lint-staged|modified by this hook|tasks for staged files|\breformatted\b|\bFixed [1-9]\d* files?\b"
 )
-"""What a task of a project, or a hook of it, prints where it rewrites files."""
+"""Output of a task or hook that rewrote files."""
 
 REWRITE_COMMAND_OUTPUT = re.compile(r"^(?:> |\$ |\[[\w:.-]+\] \$ ).*(?:--write\b|--fix\b|-w\b|\bfmt\b)", re.MULTILINE)
-"""A command that a task prints before it runs it, and that rewrites files if there is something to mend."""
+"""A command that a task prints before running it, and that rewrites files with problems."""
 
 NO_REWRITE_OUTPUT = re.compile(r"\bNo fixes applied\b")
 
 
-def is_rewrite_reported(printed: str) -> bool:
-    """Whether a task's words let expect that it rewrote files."""
-    return bool(
-        REWRITE_OUTPUT.search(printed)
-        or (REWRITE_COMMAND_OUTPUT.search(printed) and not NO_REWRITE_OUTPUT.search(printed))
-    )
+def is_rewrite_reported(output: str) -> bool:
+    """Report whether the output of a task indicates that it rewrote files."""
+    has_command = REWRITE_COMMAND_OUTPUT.search(output) and not NO_REWRITE_OUTPUT.search(output)
+    return bool(REWRITE_OUTPUT.search(output) or has_command)

@@ -1,8 +1,8 @@
-"""What a read shows of its file: which lines, without their numbers, and whether the last one is the file's last.
+"""Parse the lines that a read shows, without line numbers, and whether they reach the end of the file.
 
-Every agent writes the lines in its own way (`  12→text`, `12: text`, `00012| text`, plain) and puts words before and
-after them. Where lines were left out in the middle, or cut, or the numbers do not run on, nothing is taken from the
-result: a text that may be wrong is worse than none.
+Every agent formats lines in its own way (`  12→text`, `12: text`, `00012| text`, plain) and adds text before and after
+them. If lines are omitted in the middle, truncated, or not numbered consecutively, the result is ignored: a wrong text
+is worse than none.
 """
 
 import re
@@ -13,7 +13,7 @@ from thresher.model.tool_calls import ToolUse
 from thresher.model.tool_outcomes import parse_tool_outcome
 
 MOST_LINES = 2000
-"""So many lines agents show of a file where nobody says how many; if all are there, there may be more."""
+"""Agents show this many lines of a file by default. A read that shows that many may be truncated."""
 _NUMBERED_LINE = re.compile(r" *(\d{1,9})(?:→|\t|: |:|\| ?)")
 _EMPTY_NUMBERED_LINE = re.compile(r" *(\d{1,9})(?:→|\t|:|\|)? *")
 _WRAPPER = re.compile(r"\A\s*(?:<path>[^\n]*</path>\n<type>(\w+)</type>\n)?<(content|file)>\n?(.*?)\n?</\2>", re.DOTALL)
@@ -32,28 +32,28 @@ _MORE_NOTICE = re.compile(
 _WINDOW = re.compile(
     r"\[File: [^\n]* \((\d+) lines? total\)\]\n(?:\(\d+ more lines? above\)\n)?((?:\d{1,9}:[^\n]*(?:\n|\Z))+)"
 )
-"""What SWE-agent shows of the file that is open."""
+"""The part of the open file that SWE-agent shows."""
 _EMPTY = re.compile(r"\A\s*(?:<system-reminder>)?Warning: the file exists but the contents are empty")
 _SNIPPET = re.compile(r"^ *\d{1,9}→[^\n]*(?:\n *\d{1,9}→[^\n]*)*", re.MULTILINE)
 _NUMBERING_COMMAND = re.compile(r"\bcat\s+-[a-zA-Z]*n|\bnl\b|\bbat\b")
 
 
 class SeenLines(NamedTuple):
-    """Lines of a file as they were seen."""
+    """Lines of a file that a read shows."""
 
     first: int
     text: str
     reaches_end: bool
-    """The file ends with them."""
+    """The file ends with these lines."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether this is the whole file."""
+        """Report whether this is the whole file."""
         return self.first == 1 and self.reaches_end
 
 
 def parse_read_result(link: ToolUse) -> SeenLines | None:
-    """The lines that a read that went well shows; None where that cannot be told."""
+    """Return the lines that a successful read shows, or None if they are not certain."""
     if link.result is None or len(link.result.content) > 1:
         return None
     extent = parse_read_extent(link.call, link.use)
@@ -73,26 +73,26 @@ def parse_read_result(link: ToolUse) -> SeenLines | None:
 
 
 def _parse_file_window(text: str) -> SeenLines | None:
-    found = _WINDOW.search(text)
-    rows = _strip_numbers(found[2].rstrip("\n").split("\n")) if found else None
-    if found is None or rows is None:
+    match = _WINDOW.search(text)
+    rows = _strip_numbers(match[2].rstrip("\n").split("\n")) if match else None
+    if match is None or rows is None:
         return None
     first, lines = rows
-    ended = first + len(lines) - 1 == int(found[1])
+    ended = first + len(lines) - 1 == int(match[1])
     return SeenLines(first, "".join(f"{line}\n" for line in lines), reaches_end=ended)
 
 
 def parse_edit_snippet(text: str) -> SeenLines | None:
-    """The numbered lines that some editors answer with: the file around an edit."""
-    found = _SNIPPET.search(text)
-    if found is None:
+    """Return the numbered lines around an edit that some editors show in their result."""
+    match = _SNIPPET.search(text)
+    if match is None:
         return _parse_file_window(text.replace("\r\n", "\n")) if "[File: " in text else None
-    rows = _strip_numbers(found[0].split("\n"))
+    rows = _strip_numbers(match[0].split("\n"))
     return SeenLines(rows[0], "\n".join(rows[1]), reaches_end=False) if rows else None
 
 
 def _strip_wrappers(text: str) -> str:
-    """Without reminders behind the file and marks around it; nothing for a folder."""
+    """Remove reminders after the file and tags around it. Return an empty text for a folder."""
     while text.rstrip().endswith("</system-reminder>"):
         text = text[: max(text.rfind("<system-reminder>"), 0)].rstrip("\n")
     wrapped = _WRAPPER.match(text)
@@ -110,10 +110,10 @@ def _lines(text: str, extent: LineExtent, *, is_command: bool, counts: bool) -> 
         rows = rows[:-1]
     numbered = _strip_numbers(rows) if rows and (counts or not is_command) else None
     if numbered is not None and numbered[0] != extent.first_line:
-        numbered = None  # numbers of the file's own
+        numbered = None  # the file contains these numbers itself
     first, rows = numbered or (extent.first_line, rows)
     at_end = ended is not None or (more is None and _reaches_end(rows, extent))
-    if at_end and rows[-1:] == [""]:  # the last line's end, numbered like a line
+    if at_end and rows[-1:] == [""]:  # the final line end, numbered like a line
         return SeenLines(first, "".join(f"{row}\n" for row in rows[:-1]), reaches_end=True)
     return SeenLines(first, "".join(f"{row}\n" for row in rows), reaches_end=at_end)
 
@@ -125,11 +125,11 @@ def _reaches_end(rows: list[str], extent: LineExtent) -> bool:
 
 
 def _strip_numbers(rows: list[str]) -> tuple[int, list[str]] | None:
-    """The number of the first line, and the lines without theirs; None where numbers do not run on."""
-    found = _NUMBERED_LINE.match(rows[0])
-    if found is None:
+    """Return the number of the first line and the lines without numbers, or None if the numbers are not consecutive."""
+    match = _NUMBERED_LINE.match(rows[0])
+    if match is None:
         return None
-    first = int(found[1])
+    first = int(match[1])
     bare: list[str] = []
     for number, row in enumerate(rows, first):
         match = _NUMBERED_LINE.match(row) or _EMPTY_NUMBERED_LINE.fullmatch(row)

@@ -1,4 +1,4 @@
-"""What is told of files: what happened to them, what is known of them, and why they changed."""
+"""Result types of a timeline: file events, states and changelogs."""
 
 from datetime import datetime
 from typing import Literal
@@ -16,60 +16,60 @@ _CHANGE_KEYS = {
     "added": "lines_added",
     "removed": "lines_removed",
 }
-"""Names in JSON, where a key has to explain itself without these docstrings."""
+"""JSON names, which have to be clear without these docstrings."""
 
 
 class FileEvent(Struct, frozen=True, rename=_CHANGE_KEYS):
-    """One thing that happened to one file."""
+    """One event of one file."""
 
     turn: int
-    """The number of the model call, from 1; for a sub-agent's work, that of the call in its parent."""
+    """The number of the model call, from 1. For a sub-agent, the call of its parent."""
     message: int
-    """The place of the message in its session, counted from 0 as `thresher show --around` does."""
+    """The index of the message in its session, from 0, as in `thresher show --around`."""
     time: datetime | None
     operation: FileOperation
     path: str
     to: str = ""
-    """Where a move ends."""
+    """The new path of a moved file."""
     why: str = ""
-    """What the call says that it is for, or else what the agent said right before it."""
+    """The stated purpose of the call, or else the agent's last text before it."""
     agent: str = ""
-    """The id of the sub-agent that did it."""
+    """The id of the sub-agent, if a sub-agent did it."""
     added: int = 0
     removed: int = 0
-    """Lines that came and went, as far as is known."""
+    """Added and removed lines, as far as known."""
     failed: bool = False
 
 
 class FileActivity(Struct, frozen=True, rename={"first": "first_turn", "last": "last_turn"}):
-    """What a session did to one file."""
+    """Activity of a session on one file."""
 
     path: str
     reads: int
     edits: int
     writes: int
     first: int
-    """The first turn that touched it, and the last."""
+    """The first and last turn that touched it."""
     last: int
     deleted: bool
     exact: bool
-    """Whether its state at the end is known."""
+    """Whether its final state is known."""
 
 
 class FileState(Struct, frozen=True):
-    """A file as it was after a turn."""
+    """A file after a turn."""
 
     path: str
     turn: int
     text: str | None
-    """None where nothing is known, and where the file is gone: that is exact then."""
+    """None if nothing is known, or if the file is deleted, which is an exact state."""
     exact: bool
     gaps: tuple[str, ...] = ()
-    """Why it is not exact; where lines are missing, a line in the text says which."""
+    """Why the state is not exact. The text marks unknown lines too."""
 
 
 class ChangelogEntry(Struct, frozen=True, rename=_CHANGE_KEYS):
-    """One change of a file, as a changelog tells it."""
+    """One change of a file in a changelog."""
 
     session: str
     turn: int
@@ -86,13 +86,13 @@ class FileChangelog(Struct, frozen=True):
     """All changes of one file, in order."""
 
     path: str
-    """Within its project's folder, where it lies there."""
+    """Relative to the project's folder, if it is inside it."""
     project: str
     entries: tuple[ChangelogEntry, ...]
 
 
 class Changelog(Struct, frozen=True):
-    """What changed in files over some sessions, and why."""
+    """Changes of files over several sessions."""
 
     files: tuple[FileChangelog, ...]
     sessions: tuple[str, ...]

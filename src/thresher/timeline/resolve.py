@@ -1,12 +1,13 @@
-"""Steps of a session as actions on single files: whose path, and whether it came to that at all.
+"""Resolve the steps of a session to actions on single files: which paths, and whether the action happened.
 
-A call that failed changes nothing. One without a result may have been carried out or not, and so may a command that
-ended badly: what they would have changed is in doubt.
+A failed call changes nothing. A call without a result and a command that failed may have changed files, so their
+changes are uncertain.
 """
 
 import posixpath
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import NamedTuple, assert_never
 
 from thresher.model.jsontext import load_json_object
@@ -44,17 +45,18 @@ from thresher.timeline.shell_effects import (
 )
 from thresher.timeline.tool_steps import ToolStep
 
+_FOLDER_KEYS = ("workdir", "cwd", "dir_path", "directory")
 LONGEST_COMMAND = 80
 MAX_REFUSAL_CHARS = 1000
 MAX_SEARCHED_OUTPUT = 20_000
-"""How much of what a command printed is searched for words of formatters."""
+"""Number of characters of a command's output to search for formatter messages."""
 _REFUSAL = re.compile(
     r"(?:apply_patch )?verification failed|failed to (?:find|apply)|could not find|no changes (?:made|were)"
     r"|string to replace not|old_(?:string|str|text)\b.{0,40}not found|claude requested permissions"
     r"|the user doesn't want to proceed|invalid (?:context|patch)",
     re.IGNORECASE | re.DOTALL,
 )
-"""How tools begin that did not do what they were asked to, and set no flag for it."""
+"""Prefixes of tool results that report a refused or failed edit without an error flag."""
 
 
 class ResolvedAction(NamedTuple):
@@ -65,22 +67,21 @@ class ResolvedAction(NamedTuple):
 
 
 class ActionResolver:
-    """Turns steps into actions; knows the files that were named so far."""
+    """Resolve steps to actions, with an index of the files named so far."""
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:
-        """`text_of` tells the text of a file that is known just now: scripts that run are looked into."""
+        """`text_of` returns the current text of a file if known, to inspect scripts that run."""
         self.paths = PathIndex()
         self._text_of = text_of
 
     def resolve_step(self, step: ToolStep) -> Iterator[ResolvedAction]:
-        """The actions of a step, in order."""
+        """Yield the actions of a step, in order."""
         is_command = step.link.use.command and not step.link.use.operation
-        found = self._resolve_command(step) if is_command else self._resolve_tool_call(step)
-        for one in found:
-            for path in (getattr(one.action, "path", ""), getattr(one.action, "to", "")):
-                if path and not (one.failed or isinstance(one.action, UncertainChange)):
+        for resolved in self._resolve_command(step) if is_command else self._resolve_tool_call(step):
+            for path in (getattr(resolved.action, "path", ""), getattr(resolved.action, "to", "")):
+                if path and not (resolved.failed or isinstance(resolved.action, UncertainChange)):
                     self.paths.add(path)
-            yield one
+            yield resolved
 
     def _resolve_tool_call(self, step: ToolStep) -> Iterator[ResolvedAction]:
         failed = _is_failed_action(step.link)
@@ -91,82 +92,72 @@ class ActionResolver:
             if isinstance(action, FileMoveAction | FileCopyAction):
                 action = action._replace(to=self.paths.resolve_path(action.to, step.folder))  # noqa: PLW2901
                 if not action.to:
-                    yield ResolvedAction(UncertainChange(path, "moved, and it is not told where to"))
+                    yield ResolvedAction(UncertainChange(path, "moved to an unknown path"))
                     continue
             if not path:
                 continue
             if step.link.result is None and not isinstance(action, FileReadAction):
-                yield ResolvedAction(
-                    UncertainChange(path, "a change of it was begun, and it is not told how that ended")
-                )
+                yield ResolvedAction(UncertainChange(path, "a change without a result"))
             else:
                 yield ResolvedAction(action._replace(path=path), failed)
 
     def _resolve_command(self, step: ToolStep) -> Iterator[ResolvedAction]:
         link = step.link
         fields = load_json_object(link.call.arguments)
-        said = next(
-            (fields[key] for key in ("workdir", "cwd", "dir_path", "directory") if isinstance(fields.get(key), str)), ""
-        )
-        folder = normalize_path(said, step.folder) if said else step.folder
-        what = f"`{clip(to_printable_line(link.use.command), LONGEST_COMMAND)}`"
-        end = parse_tool_outcome(link.result, is_command=True)
-        for effect, sure in parse_shell_effects(link.use.command, folder):
-            if isinstance(effect, OutputDependentEffect):
-                effect = AnyFileEffect()  # noqa: PLW2901
-                if not is_rewrite_reported(end.output[:MAX_SEARCHED_OUTPUT]):
-                    continue
-            yield from self._resolve_effect(effect, what, step.folder, sure=sure and end.is_known and not end.failed)
+        folders = (fields[key] for key in _FOLDER_KEYS if isinstance(fields.get(key), str))
+        folder = normalize_path(next(folders, "") or step.folder, step.folder)
+        command = f"`{clip(to_printable_line(link.use.command), LONGEST_COMMAND)}`"
+        outcome = parse_tool_outcome(link.result, is_command=True)
+        is_done = outcome.is_known and not outcome.failed
+        for effect, runs in parse_shell_effects(link.use.command, folder):
+            output = outcome.output[:MAX_SEARCHED_OUTPUT]
+            if isinstance(effect, OutputDependentEffect) and not is_rewrite_reported(output):
+                continue
+            for action in self._resolve_effect(effect, command, step.folder, is_certain=runs and is_done):
+                yield ResolvedAction(action)
 
-    def _resolve_effect(self, effect: ShellEffect, what: str, project: str, *, sure: bool) -> Iterator[ResolvedAction]:
-        may = f"{what} may have changed it"
+    def _resolve_effect(
+        self, effect: ShellEffect, command: str, project: str, *, is_certain: bool
+    ) -> Iterator[FileAction]:
+        def uncertain(*paths: str) -> Iterator[FileAction]:
+            return (UncertainChange(path, f"{command} may have changed it") for path in paths)
+
         match effect:
             case WriteEffect():
                 path = self.paths.resolve_path(effect.target.path, project)
-                certain = FileWriteAction(path, effect.text, effect.append) if sure else UncertainChange(path, may)
-                yield ResolvedAction(certain)
+                yield from [FileWriteAction(path, effect.text, effect.append)] if is_certain else uncertain(path)
             case ModifyEffect():
-                yield from (
-                    ResolvedAction(FileEditAction(path, ()) if sure else UncertainChange(path, may))
-                    for path in self._find_or_named(effect.target)
-                )
+                paths = self._find_or_named(effect.target)
+                yield from (FileEditAction(path, ()) for path in paths) if is_certain else uncertain(*paths)
             case DeleteEffect():
-                yield from (
-                    ResolvedAction(FileDeleteAction(path) if sure else UncertainChange(path, may))
-                    for path in self._find_removed(effect.target)
-                )
+                paths = self._find_removed(effect.target)
+                yield from map(FileDeleteAction, paths) if is_certain else uncertain(*paths)
             case MoveEffect():
+                make = FileCopyAction if effect.is_copy else FileMoveAction
                 for path, to in self._resolve_moves(effect):
-                    action = FileCopyAction(path, to) if effect.is_copy else FileMoveAction(path, to)
-                    yield from (
-                        [ResolvedAction(action)]
-                        if sure
-                        else [ResolvedAction(UncertainChange(path, may)), ResolvedAction(UncertainChange(to, may))]
-                    )
+                    yield from [make(path, to)] if is_certain else uncertain(path, to)
             case UncertainEffect():
-                found = self.paths.find_targets(effect.target)
-                yield from (ResolvedAction(UncertainChange(path, may)) for path in found)
-                if not found and effect.or_any_file:
-                    yield ResolvedAction(TreeInvalidation(project, what))
+                paths = self.paths.find_targets(effect.target)
+                yield from uncertain(*paths)
+                if not paths and effect.or_any_file:
+                    yield TreeInvalidation(project, command)
             case MentionEffect():
-                yield from (
-                    ResolvedAction(UncertainChange(path, may)) for path in self.paths.find_mentioned(effect.text)
-                )
+                yield from uncertain(*self.paths.find_mentioned(effect.text))
             case ScriptEffect():
-                yield from (ResolvedAction(UncertainChange(path, may)) for path in self._find_script_files(effect))
+                yield from uncertain(*self._find_script_files(effect))
             case AnyFileEffect() | OutputDependentEffect():
-                yield ResolvedAction(TreeInvalidation(project, what))
+                yield TreeInvalidation(project, command)
             case _:
                 assert_never(effect)
 
     def _find_or_named(self, target: CommandTarget) -> list[str]:
-        """Known files, or else the one that is named: something happened to it, too."""
+        """Return the known files, or else the path as written, since a file with that path must exist."""
         return self.paths.find_targets(target) or ([] if target.is_pattern else [target.path])
 
     def _find_removed(self, target: CommandTarget) -> list[str]:
-        """As above; a name without an ending is a folder of which nothing is known, and none of its files."""
-        found = self.paths.find_targets(target)
-        return found or ([target.path] if "." in posixpath.basename(target.path) and not target.is_pattern else [])
+        """Like `_find_or_named`, but treat a name without an extension as an unknown folder."""
+        is_file = "." in posixpath.basename(target.path) and not target.is_pattern
+        return self.paths.find_targets(target) or ([target.path] if is_file else [])
 
     def _resolve_moves(self, effect: MoveEffect) -> Iterator[tuple[str, str]]:
         into = effect.into_folder or bool(self.paths.find_below(effect.to.path))
@@ -181,15 +172,13 @@ class ActionResolver:
         text = self._text_of(scripts[0]) if len(scripts) == 1 else None
         if text is not None and not WRITING_CODE.search(text):
             return []
-        named = self.paths.find_mentioned(effect.arguments)
-        return list(dict.fromkeys([*named, *(self.paths.find_mentioned(text) if text is not None else ())]))
+        mentioned = (self.paths.find_mentioned(source) for source in (effect.arguments, text or ""))
+        return list(dict.fromkeys(chain.from_iterable(mentioned)))
 
 
 def _is_failed_action(link: ToolUse) -> bool:
-    end = parse_tool_outcome(
-        link.result, is_command=bool(link.use.command) or "Exit code:" in (link.result.text[:40] if link.result else "")
-    )
-    refused = len(end.output) < MAX_REFUSAL_CHARS and _REFUSAL.match(
-        end.output.strip().removeprefix("<tool_use_error>")
-    )
-    return end.failed or (link.use.operation != "read" and bool(refused))
+    has_exit_code = link.result is not None and "Exit code:" in link.result.text[:40]
+    outcome = parse_tool_outcome(link.result, is_command=bool(link.use.command) or has_exit_code)
+    output = outcome.output.strip().removeprefix("<tool_use_error>")
+    is_refused = len(outcome.output) < MAX_REFUSAL_CHARS and _REFUSAL.match(output) is not None
+    return outcome.failed or (link.use.operation != "read" and is_refused)

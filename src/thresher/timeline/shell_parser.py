@@ -1,8 +1,8 @@
-"""A shell command taken apart, as far as it takes to see which files it writes.
+"""Parse a shell command, as far as needed to find the files that it writes.
 
-In: the text. Out: its simple commands, each with its words, where its output goes, and the text that it is fed. No
-variable, pattern or substitution is worked out: a word that has one is marked, and whoever reads it knows that it may
-be anything. Text in quotes is text, also where it looks like a command.
+The result is the simple commands, each with its words, redirections and heredoc. Variables, patterns and substitutions
+are not expanded; a word that contains one is marked, since it may expand to anything. Quoted text remains text, even if
+it looks like a command.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LONGEST = 100_000
-"""Of longer commands nothing is read."""
+"""Longer commands are not parsed."""
 
 _TOKEN = re.compile(
     r"""
@@ -34,13 +34,13 @@ _EXPANSION = re.compile(r"(?<!\\)[$`]")
 
 
 class ShellWord(NamedTuple):
-    """A word, without its quotes."""
+    """A word without its quotes."""
 
     text: str
     is_literal: bool
-    """Nothing in it is worked out by the shell."""
+    """The shell expands nothing in it."""
     is_pattern: bool = False
-    """It has signs that stand for several files."""
+    """It contains wildcards."""
 
 
 class SimpleCommand(NamedTuple):
@@ -48,12 +48,12 @@ class SimpleCommand(NamedTuple):
 
     words: tuple[ShellWord, ...]
     outputs: tuple[tuple[str, ShellWord], ...]
-    """Where its output goes: `>` or `>>`, and the file."""
+    """Output redirections: `>` or `>>`, and the file."""
     heredoc: str | None
-    """The text between marks that it is fed."""
+    """The text of its heredoc."""
     is_heredoc_literal: bool
     operator: str
-    """What stands before it: `&&`, `||`, `|`, `;`, or nothing."""
+    """The operator before it: `&&`, `||`, `|`, `;`, or empty."""
 
 
 class _CommandBuilder:
@@ -79,33 +79,33 @@ class _CommandBuilder:
 
 
 def parse_simple_commands(command: str) -> Iterator[SimpleCommand]:
-    """The simple commands of a text, in order."""
+    """Yield the simple commands of a text, in order."""
     if len(command) > LONGEST:
         return
-    now = _CommandBuilder("")
+    builder = _CommandBuilder("")
     waiting: list[tuple[_CommandBuilder, str, bool]] = []
     position = 0
-    while found := _TOKEN.match(command, position):
-        position = found.end()
-        if found["here"]:
-            waiting.append((now, found["mark"], not found["quote"]))
-        elif found["out"]:
-            # `2>&1` leads to no file, and neither does what is only read.
-            now.redirect = "" if re.search(r"&\d|&-", found["out"]) else found["out"]
-        elif found["word"]:
-            now.add_word(_word(found["word"]))
-        elif found["end"]:
-            if found["end"] == "\n" and waiting:
+    while token := _TOKEN.match(command, position):
+        position = token.end()
+        if token["here"]:
+            waiting.append((builder, token["mark"], not token["quote"]))
+        elif token["out"]:
+            # `2>&1` and input redirections write no file.
+            builder.redirect = "" if re.search(r"&\d|&-", token["out"]) else token["out"]
+        elif token["word"]:
+            builder.add_word(_word(token["word"]))
+        elif token["end"]:
+            if token["end"] == "\n" and waiting:
                 position = _attach_heredocs(command, position, waiting)
-            if now.words or now.outputs:
-                yield now.build()
-            now = _CommandBuilder(found["end"])
-    if now.words or now.outputs:
-        yield now.build()
+            if builder.words or builder.outputs:
+                yield builder.build()
+            builder = _CommandBuilder(token["end"])
+    if builder.words or builder.outputs:
+        yield builder.build()
 
 
 def _attach_heredocs(command: str, position: int, waiting: list[tuple[_CommandBuilder, str, bool]]) -> int:
-    """Give each command the lines up to its mark; the place behind them."""
+    """Set the heredoc of each pending command and return the position after them."""
     for building, mark, expands in waiting:
         stop = re.compile(rf"^\t*{re.escape(mark)}[ \t]*$", re.MULTILINE).search(command, position)
         body = command[position : stop.start() if stop else len(command)]

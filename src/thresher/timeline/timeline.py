@@ -1,10 +1,11 @@
-"""`Timeline`: what a session did to files, and what they held after any turn.
+"""`Timeline`: the files of a session, and their content after any turn.
 
-The session is gone through once; that gives the events, the gaps and the last states. A state at an earlier turn is
-made anew from the actions on that file and on those that it was moved from, so that no text is kept twice.
+One pass over the session produces the events, the gaps and the final states. The state at an earlier turn is rebuilt
+from the actions on that file and its predecessors, so no text is stored twice.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -33,115 +34,111 @@ NAMED_IN_ERRORS = 8
 
 
 class Timeline:
-    """The files of one session over its turns, sub-agents' work included. No file is opened."""
+    """The files of one session over its turns, including sub-agents. It never opens a file."""
 
     def __init__(self, session: Session) -> None:
-        """Go through a session once."""
+        """Process the session once."""
         self.session = session
         self._tracker = FileStateTracker()
         self._resolver = ActionResolver(self._current_text)
         self._events: list[FileEvent] = []
         self.applied_actions: list[tuple[int, FileAction]] = []
-        """Every action that came to something or may have, with its turn."""
-        gone_through = collect_tool_steps(session)
-        self.turns = gone_through.turns
-        """How many model calls the session has."""
-        for step in gone_through.steps:
-            for taken in self._resolver.resolve_step(step):
-                self._apply_step_action(step, taken)
+        """Every action that happened or may have happened, with its turn."""
+        steps, self.turns = collect_tool_steps(session)
+        """Number of model calls in the session."""
+        for step in steps:
+            for resolved in self._resolver.resolve_step(step):
+                self._apply_step_action(step, resolved)
         for path in self._tracker.files:
             self._tracker.refresh_file(path)
 
-    def _apply_step_action(self, step: ToolStep, taken: ResolvedAction) -> None:
+    def _apply_step_action(self, step: ToolStep, resolved: ResolvedAction) -> None:
         added = removed = 0
-        if not taken.failed:
-            # Turns never go back: a sub-agent's work may be told late.
+        if not resolved.failed:
+            # Turns never decrease: a sub-agent's steps may appear late.
             turn = max(step.turn, self.applied_actions[-1][0] if self.applied_actions else 0)
-            added, removed = self._tracker.apply_action(len(self.applied_actions), turn, taken.action)
-            self.applied_actions.append((turn, taken.action))
-        self._events += _make_events(step, taken, added, removed)
+            added, removed = self._tracker.apply_action(len(self.applied_actions), turn, resolved.action)
+            self.applied_actions.append((turn, resolved.action))
+        self._events += _make_events(step, resolved, added, removed)
 
     def _current_text(self, path: str) -> str | None:
-        known = self._tracker.files.get(path)
-        return known.best_known.text if known is not None and known.best_known.is_whole else None
+        file = self._tracker.files.get(path)
+        return file.best_known.text if file is not None and file.best_known.is_whole else None
 
     def files(self) -> tuple[FileActivity, ...]:
-        """Every file that something happened to, in order of the first time."""
-        found: dict[str, list[FileEvent]] = {}
+        """Return every file with an event, in order of the first one."""
+        events_by_path: dict[str, list[FileEvent]] = {}
         for event in self._events:
-            if not event.failed:
-                found.setdefault(event.path, []).append(event)
-                if event.to:
-                    found.setdefault(event.to, []).append(event)
-        return tuple(_summarize_file(path, events, self._tracker.files[path]) for path, events in found.items())
+            for path in filter(None, (event.path, event.to) if not event.failed else ()):
+                events_by_path.setdefault(path, []).append(event)
+        files = self._tracker.files
+        return tuple(_summarize_file(path, events, files[path]) for path, events in events_by_path.items())
 
     def events(self, path: str = "") -> tuple[FileEvent, ...]:
-        """All that happened, or what happened to one file, in order; what failed too."""
+        """Return all events, or those of one file, in order and including failed calls."""
         if not path:
             return tuple(self._events)
         full = self.resolve_path(path)
         return tuple(event for event in self._events if full in (event.path, event.to))
 
-    def resolve_path(self, said: str) -> str:
-        """The path of the one file that is called so: a path, or the end of one.
+    def resolve_path(self, name: str) -> str:
+        """Return the path of the only file that matches a path or the end of one.
 
-        `./name` is one in the session's folder. Raises `OptionError` where several files are called so, or none.
+        `./name` refers to the session's folder. Raises `OptionError` if several files match, or none.
         """
-        here = normalize_path(said, self.session.project)
+        full = normalize_path(name, self.session.project)
         paths = {event.path for event in self._events} | {event.to for event in self._events if event.to}
-        if here in paths and (said.startswith(("./", "/", "~")) or here == said):
-            return here
-        wanted = normalize_path(said)
-        fitting = sorted(path for path in paths if path == wanted or path.endswith(f"/{wanted}")) if wanted else []
-        if len(fitting) == 1:
-            return fitting[0]
-        if not fitting:
-            raise OptionError(
-                f"nothing happened to a file called `{said}` in this session; `files` lists those it touched"
-            )
-        named = ", ".join(f"`{path}`" for path in fitting[:NAMED_IN_ERRORS])
-        raise OptionError(f"`{said}` could be {len(fitting)} files: {named}; say more of the path")
+        if full in paths and (name.startswith(("./", "/", "~")) or full == name):
+            return full
+        suffix = normalize_path(name)
+        matches = sorted(path for path in paths if path == suffix or path.endswith(f"/{suffix}")) if suffix else []
+        if len(matches) == 1:
+            return matches[0]
+        if not matches:
+            raise OptionError(f"this session touched no file `{name}`. List its files with `thresher files SESSION`.")
+        listed = ", ".join(f"`{path}`" for path in matches[:NAMED_IN_ERRORS])
+        raise OptionError(f"`{name}` matches {len(matches)} files: {listed}. Use a longer part of the path.")
 
     def file_state_at(self, path: str, *, turn: int | None = None) -> FileState:
-        """A file as it was after a turn, the last one if none is named: exact, or with its gaps named."""
+        """Return a file as of a turn (default: the last one): exact, or with its gaps."""
         full = self.resolve_path(path)
         last = self.turns if turn is None else turn
-        book = FileStateTracker()
+        tracker = FileStateTracker()
         for order, number, action in self._related_actions(full):
             if number > last:
                 break
-            book.apply_action(order, number, action)
-        order = bisect_right(self.applied_actions, last, key=lambda one: one[0]) - 1
-        known = book.refresh_file(full)
-        gaps = tuple(dict.fromkeys(self._gaps(known, full, order, last)))
-        if known.is_deleted:
+            tracker.apply_action(order, number, action)
+        order = bisect_right(self.applied_actions, last, key=lambda applied: applied[0]) - 1
+        file = tracker.refresh_file(full)
+        gaps = tuple(dict.fromkeys(self._gaps(file, order, last)))
+        if file.is_deleted:
             return FileState(full, last, None, not gaps, gaps)
-        text = known.best_known.text if known.best_known.runs else None
-        return FileState(full, last, text, known.fresh.is_whole and not gaps, gaps)
+        text = file.best_known.text if file.best_known.runs else None
+        return FileState(full, last, text, file.fresh.is_whole and not gaps, gaps)
 
-    def _gaps(self, known: FileKnowledge, path: str, order: int, turn: int) -> Iterator[str]:
-        yield from self._tracker.files[path].gap_reasons_at(order)
-        if known.is_deleted or known.fresh.is_whole:
+    def _gaps(self, file: FileKnowledge, order: int, turn: int) -> Iterator[str]:
+        yield from self._tracker.files[file.path].gap_reasons_at(order)
+        if file.is_deleted or file.fresh.is_whole:
             return
-        if not known.best_known.runs:
-            yield f"nothing is known of its text up to turn {turn}"
+        if not file.best_known.runs:
+            yield f"its text is unknown up to turn {turn}"
         else:
-            yield from known.best_known.describe_unknown()
+            yield from file.best_known.describe_unknown()
 
     def _related_actions(self, path: str) -> Iterator[tuple[int, int, FileAction]]:
-        """The actions on a file and on those whose text it took over, each with its number among all and its turn."""
-        kin = {path}
+        """Yield the actions on a file and its predecessors, each with its number among all actions and its turn."""
+        related = {path}
         for _, action in reversed(self.applied_actions):
-            if isinstance(action, FileMoveAction | FileCopyAction) and action.to in kin:
-                kin.add(action.path)
+            if isinstance(action, FileMoveAction | FileCopyAction) and action.to in related:
+                related.add(action.path)
         for order, (turn, action) in enumerate(self.applied_actions):
-            if isinstance(action, TreeInvalidation) or action.path in kin:
+            if isinstance(action, TreeInvalidation) or action.path in related:
                 yield order, turn, action
 
     def diff(self, path: str, *, since: int = 0, until: int | None = None) -> str:
-        """What happened to a file between two turns as a unified diff; empty where it is the same.
+        """Return the unified diff of a file between two turns; empty if it did not change.
 
-        If nothing was known of it at the first turn, it is taken as it was first seen, before it was changed.
+        If its text at the first turn is unknown, the diff starts from the first known text before a change.
         """
         full = self.resolve_path(path)
         after = self.file_state_at(full, turn=until)
@@ -150,48 +147,46 @@ class Timeline:
         return format_unified_diff(old, after.text, relative_to_folder(full, self.session.project))
 
     def _first_text(self, path: str, since: int, until: int) -> str | None:
-        """What a file held before the first change after a turn, if that came out."""
-        book = FileStateTracker()
+        """Return the text before the first change after a turn, if known."""
+        tracker = FileStateTracker()
+        file: FileKnowledge | None = None
         for order, turn, action in self._related_actions(path):
             changes = isinstance(action, FileWriteAction | FileEditAction | FileDeleteAction) and action.path == path
-            known = book.files.get(path)
-            if turn > until or (turn > since and (changes or (known is not None and known.best_known.is_whole))):
+            is_known = file is not None and file.best_known.is_whole
+            if turn > until or (turn > since and (changes or is_known)):
                 break
-            book.apply_action(order, turn, action)
-        known = book.files.get(path)
-        return known.best_known.text if known is not None and known.best_known.runs else None
+            tracker.apply_action(order, turn, action)
+            file = tracker.files.get(path)
+        return file.best_known.text if file is not None and file.best_known.runs else None
 
 
-def _make_events(step: ToolStep, taken: ResolvedAction, added: int, removed: int) -> Iterator[FileEvent]:
-    """What an action is told as; what only may have happened is no event."""
+def _make_events(step: ToolStep, resolved: ResolvedAction, added: int, removed: int) -> Iterator[FileEvent]:
+    """Yield the event of an action; uncertain changes have none."""
     operation: FileOperation
-    path, to = getattr(taken.action, "path", ""), ""
-    match taken.action:
+    path, to = getattr(resolved.action, "path", ""), ""
+    match resolved.action:
         case FileReadAction():
             operation = "read"
         case FileWriteAction():
             operation = "write"
         case FileCopyAction():
-            operation, path = "write", taken.action.to
+            operation, path = "write", resolved.action.to
         case FileEditAction():
             operation = "edit"
         case FileDeleteAction():
             operation = "delete"
         case FileMoveAction():
-            operation, to = "move", taken.action.to
+            operation, to = "move", resolved.action.to
         case UncertainChange() | TreeInvalidation():
             return
         case _:
-            assert_never(taken.action)
+            assert_never(resolved.action)
     when = step.turn, step.message, step.time
-    yield FileEvent(*when, operation, path, to, step.reason, step.agent, added, removed, taken.failed)
+    yield FileEvent(*when, operation, path, to, step.reason, step.agent, added, removed, resolved.failed)
 
 
-def _summarize_file(path: str, events: list[FileEvent], known: FileKnowledge) -> FileActivity:
-    def number(*operations: FileOperation) -> int:
-        return sum(event.operation in operations for event in events)
-
+def _summarize_file(path: str, events: list[FileEvent], file: FileKnowledge) -> FileActivity:
+    counts = Counter(event.operation for event in events)
     turns = [event.turn for event in events]
-    return FileActivity(
-        path, number("read"), number("edit"), number("write"), min(turns), max(turns), known.is_deleted, known.is_exact
-    )
+    numbers = counts["read"], counts["edit"], counts["write"], min(turns), max(turns)
+    return FileActivity(path, *numbers, file.is_deleted, file.is_exact)

@@ -1,13 +1,13 @@
-"""The tool calls of a session in the order of time, its sub-agents' among them, each with why it was made.
+"""Collect the tool calls of a session and its sub-agents in order of time, each with its reason.
 
-A sub-agent's calls are placed by their time behind the call that started it; where a format tells no times, right
-behind that call. They count to the turn of the parent in which they were made.
+A sub-agent's calls are placed by time after the call that started it, or directly after that call if the format records
+no times. They belong to the turn of the parent during which they ran.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from thresher.model import History, Message, Place, Session, Text, ToolCall
@@ -17,11 +17,11 @@ from thresher.model.turns import is_prompt
 
 LONGEST_REASON = 300
 REASON_TAIL_CHARS = 4000
-"""How much of a text's end is looked at for its last words."""
+"""Number of characters at the end of a text in which to search for its last paragraph."""
 
 
 class ToolStep(NamedTuple):
-    """One call."""
+    """One tool call."""
 
     turn: int
     message: int
@@ -29,12 +29,12 @@ class ToolStep(NamedTuple):
     agent: str
     reason: str
     folder: str
-    """Where it was made, as far as its session tells."""
+    """The working folder, as far as the session records it."""
     link: ToolUse
 
 
 class _OrderedStep(NamedTuple):
-    """A step with what it is sorted by: the parent's message, parents first, the time, the order it came in."""
+    """A step with its sort key: message of the parent, parents first, time, original order."""
 
     position: int
     is_child: bool
@@ -44,61 +44,53 @@ class _OrderedStep(NamedTuple):
 
 
 class SessionSteps(NamedTuple):
-    """All steps of a session, and how many turns it has."""
+    """All steps of a session and its number of turns."""
 
     steps: tuple[ToolStep, ...]
     turns: int
 
 
 def collect_tool_steps(session: Session) -> SessionSteps:
-    """Every call of a session and of its sub-agents, in order."""
+    """Return every call of a session and its sub-agents, in order."""
     history, numbers = _flatten_segments(session)
-    clock = list(accumulate((_seconds(message.time) for message in history), max))
+    times = list(accumulate((seconds_of(message.time) for message in history), max))
     reasons = _reasons(history.messages)
-    placed: list[_OrderedStep] = []
+    steps: list[_OrderedStep] = []
     for link in history.links:
-        at = link.chain.call
-        why = to_printable_line(link.use.intent) or reasons[at]
-        turn, told = history.turn(at.message), history[at.message].time
-        step = ToolStep(turn, numbers[at.message], told, "", clip(why, LONGEST_REASON), session.project, link)
-        placed.append(_OrderedStep(at.message, False, 0.0, len(placed), step))
+        place = link.chain.call
+        reason = clip(to_printable_line(link.use.intent) or reasons[place], LONGEST_REASON)
+        turn, time = history.turn(place.message), history[place.message].time
+        step = ToolStep(turn, numbers[place.message], time, "", reason, session.project, link)
+        steps.append(_OrderedStep(place.message, False, 0.0, len(steps), step))
     spawned = {link.call.id: link.chain.call.message for link in history.links if link.call.id}
     for child in session.children:
         start = spawned.get(child.call_id) if child.call_id else None
-        for step, time in _child_steps(child):
-            least = start if start is not None else 0 if time else len(history)
-            position = max(least, bisect_right(clock, time) - 1) if time else least
-            placed.append(
-                _OrderedStep(position, True, time, len(placed), _as_child_step(step, child, history.turn(position)))
-            )
-    ordered = sorted(placed, key=lambda one: one[:4])
-    return SessionSteps(tuple(one.step for one in ordered), len(history.turns))
-
-
-def _as_child_step(step: ToolStep, child: Session, turn: int) -> ToolStep:
-    return step._replace(turn=turn, agent=step.agent or child.id or "sub-agent")
+        for step, seconds in _child_steps(child):
+            first = start if start is not None else 0 if seconds else len(history)
+            position = max(first, bisect_right(times, seconds) - 1) if seconds else first
+            step = step._replace(turn=history.turn(position), agent=step.agent or child.id or "sub-agent")  # noqa: PLW2901
+            steps.append(_OrderedStep(position, True, seconds, len(steps), step))
+    ordered = sorted(steps, key=lambda ordered_step: ordered_step[:4])
+    return SessionSteps(tuple(ordered_step.step for ordered_step in ordered), len(history.turns))
 
 
 def _child_steps(child: Session) -> Iterator[tuple[ToolStep, float]]:
-    """A sub-agent's steps, and when each was: never before the one before it."""
-    found = collect_tool_steps(child).steps
-    return zip(found, accumulate((_seconds(step.time) for step in found), max), strict=True)
+    """Yield a sub-agent's steps with non-decreasing times."""
+    steps = collect_tool_steps(child).steps
+    return zip(steps, accumulate((seconds_of(step.time) for step in steps), max), strict=True)
 
 
 def _flatten_segments(session: Session) -> tuple[History, list[int]]:
-    """Every message once, and the number of each among all."""
-    numbered = [
-        (number, message)
-        for number, message in enumerate(message for segment in session.segments for message in segment)
-        if not message.carried
-    ]
-    if len(session.segments) == 1 and len(numbered) == len(session.history):
-        return session.history, [number for number, _ in numbered]
-    return History(tuple(message for _, message in numbered)), [number for number, _ in numbered]
+    """Return every message once, and its number among all messages."""
+    messages = enumerate(chain.from_iterable(session.segments))
+    numbered = [(number, message) for number, message in messages if not message.carried]
+    is_same = len(session.segments) == 1 and len(numbered) == len(session.history)
+    history = session.history if is_same else History(tuple(message for _, message in numbered))
+    return history, [number for number, _ in numbered]
 
 
-def _seconds(time: datetime | None) -> float:
-    """A time as a number: some have a zone and some have none. 0 where there is none."""
+def seconds_of(time: datetime | None) -> float:
+    """Return a time as seconds, with or without time zone; 0 if it is missing or out of range."""
     try:
         return time.timestamp() if time is not None else 0.0
     except (OverflowError, ValueError, OSError):
@@ -106,23 +98,23 @@ def _seconds(time: datetime | None) -> float:
 
 
 def _reasons(messages: Sequence[Message]) -> dict[Place, str]:
-    """For each call the agent's last words before it, since somebody spoke to it."""
+    """Return for each call the agent's last text before it, since the last prompt."""
     reasons: dict[Place, str] = {}
-    said = ""
+    reason = ""
     for number, message in enumerate(messages):
         if is_prompt(message):
-            said = ""
-        if message.role != "assistant":
-            continue
-        for place, part in enumerate(message.parts):
+            reason = ""
+        for index, part in enumerate(message.parts if message.role == "assistant" else ()):
             if isinstance(part, Text) and part.text.strip():
-                said = _last_paragraph(part.text)
+                reason = _last_paragraph(part.text)
             elif isinstance(part, ToolCall):
-                reasons[Place(number, place)] = said
+                reasons[Place(number, index)] = reason
     return reasons
 
 
 def _last_paragraph(text: str) -> str:
-    """The last paragraph as one line: what comes next is told there."""
-    paragraphs = [one for one in text[-REASON_TAIL_CHARS:].strip().split("\n\n") if one.strip(" \n`#-*")]
+    """Return the last paragraph as one line: agents announce the next step there."""
+    paragraphs = [
+        paragraph for paragraph in text[-REASON_TAIL_CHARS:].strip().split("\n\n") if paragraph.strip(" \n`#-*")
+    ]
     return to_printable_line(paragraphs[-1]).lstrip("#>*- ").rstrip(":") if paragraphs else ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Protocol
 
+from thresher.dialects.surrogates import replace_lone_surrogates
 from thresher.errors import ThresherError
 from thresher.tokens.estimate import estimate_text
 
@@ -54,7 +55,7 @@ class ExactCounter:
         try:
             return len(self._encode(text))
         except UnicodeEncodeError:
-            return len(self._encode(_replace_surrogates(text)))
+            return len(self._encode(replace_lone_surrogates(text)))
 
 
 @cache
@@ -85,8 +86,3 @@ def _load_exact_counter(name: str) -> ExactCounter:
         raise CounterError(
             f"unknown counter `{name}`; use `auto`, `exact`, `estimate` or a vocabulary. {error}"
         ) from error
-
-
-def _replace_surrogates(text: str) -> str:
-    """Join surrogate pairs, and replace lone surrogates."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -111,11 +111,9 @@ def media_tokens(image: Image, vendor: str = "") -> int:
     if image.media_type == "application/pdf" or data.startswith("JVBERi"):
         return rule.tokens_per_page * _count_pages(_decode_base64(data, len(data)))
     if image.media_type.startswith("audio/"):
-        return (
-            max(1, round(rule.tokens_per_second * _audio_seconds(data)))
-            if rule.tokens_per_second
-            else UNKNOWN_MEDIA_TOKENS
-        )
+        if not rule.tokens_per_second:
+            return UNKNOWN_MEDIA_TOKENS
+        return max(1, round(rule.tokens_per_second * _audio_seconds(data)))
     size = picture_size(data)
     return rule.picture.weigh(*size) if size else UNKNOWN_MEDIA_TOKENS
 

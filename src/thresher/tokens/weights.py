@@ -16,21 +16,10 @@ from weakref import ref
 from thresher.dialects.base import TokenFrame
 from thresher.dialects.intake import Messages, read_history
 from thresher.dialects.table import find_vendor_dialect, get_native_dialect
-from thresher.model import (
-    History,
-    Image,
-    Message,
-    Part,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    content_id,
-)
-from thresher.model.identity import content_ids
-from thresher.model.jsontext import canonical_json, load_json
+from thresher.model import History, Message
+from thresher.model.identity import canonicalize_json, content_id, content_ids
+from thresher.model.jsontext import load_json
+from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.tokens.counter import TokenCounter
 from thresher.tokens.counter import get_counter as counter_named
 from thresher.tokens.media import media_tokens
@@ -132,10 +121,11 @@ class TokenWeights:
             case Text() | Summary():
                 return self.text(part.text)
             case Thinking():
-                return self._apply_factor(max(self.counter(part.text), _signature_tokens(part.signature)))
+                hidden = (len(part.signature) - SIGNATURE_HEADER_LENGTH) / SIGNATURE_CHARACTERS_PER_TOKEN
+                return self._apply_factor(max(self.counter(part.text), round(hidden)))
             case ToolCall():
                 return self._frame.call + self._apply_factor(
-                    self.counter(part.name) + self.counter(_canonicalize(part.arguments))
+                    self.counter(part.name) + self.counter(canonicalize_json(part.arguments))
                 )
             case ToolResult():
                 text_tokens = sum(
@@ -146,7 +136,7 @@ class TokenWeights:
             case Image():
                 return media_tokens(part, self.media)
             case Unknown():
-                return self.text(_canonicalize(part.data))
+                return self.text(canonicalize_json(part.data))
             case _:
                 assert_never(part)
 
@@ -154,19 +144,8 @@ class TokenWeights:
         return -(-tokens * self._thousandths // 1000)
 
 
-def _signature_tokens(signature: str) -> int:
-    return max(0, round((len(signature) - SIGNATURE_HEADER_LENGTH) / SIGNATURE_CHARACTERS_PER_TOKEN))
-
-
 def _countable_text(item: Text | Unknown) -> str:
-    return item.text if isinstance(item, Text) else _canonicalize(item.data)
-
-
-def _canonicalize(text: str) -> str:
-    try:
-        return canonical_json(load_json(text))
-    except (ValueError, RecursionError):
-        return text
+    return item.text if isinstance(item, Text) else canonicalize_json(item.data)
 
 
 def default_token_weights(model: str = "", counter: str = "auto") -> TokenWeights:

@@ -1,7 +1,7 @@
-"""Agents' sessions on disk: files in, sessions out.
+"""Read agents' session files: paths in, sessions out, with the problems met while reading.
 
-In: paths. Out: sessions, and the problems met while reading. One module or folder a transcript format, one row in
-`table`, one fixture. Imports `dialects`, `model` and `errors` only; no other package knows a format by name.
+Each transcript format is one module or folder, with one row in `table` and one fixture. No other package compares
+transcript formats by name.
 """
 
 from thresher.transcripts.base import Capability, SessionFolder, TranscriptFormat

@@ -1,7 +1,7 @@
-"""What the readers of transcripts share: the format's row in the table, times, and the tree of records.
+"""Shared parts of the transcript readers: the description of a format, times, usage, and the tree of records.
 
-Agents that let a person rewind write a tree: each record names its parent. The conversation is the way from the
-latest leaf to its root; what hangs off that way was taken back.
+Agents that let a person rewind write a tree: each record names its parent. The conversation is the path from the root
+to the latest leaf. Records off that path were rewound.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,56 +12,58 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from msgspec import Struct
 
 from thresher.model import AbandonedBranch, History, Message, Problem, Session, Usage
-from thresher.transcripts.coerce import count_at
+from thresher.transcripts.coerce import as_dict, count_at
 from thresher.transcripts.source import SourceFile
 
 MAX_TITLE_CHARS = 120
-"""Characters of a title that is made up from a prompt."""
+"""Maximum length of a title derived from a prompt."""
 
 
 class SessionFolder(NamedTuple):
-    """A folder where an agent keeps its sessions, and the glob that finds them in it."""
+    """A folder where an agent keeps its sessions, and the glob that matches their files."""
 
     folder: Path
     pattern: str
     skip: str = ""
-    """Files that belong to another session: a sub-agent's beside its parent's."""
+    """Glob for file names that are part of another session, such as a sub-agent's file next to its parent's."""
     newer: str = ""
-    """What a newer version made of a file: how the name ends that it has now, or a path from the folder it is in."""
+    """File that supersedes a matching one: its new suffix, or a path relative to the matching file's folder."""
 
 
 Capability = Literal["thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"]
-"""What a file may tell beside words, calls and results. `edits`: which file a call changes."""
+"""Facts that a format can record besides text, tool calls and results. `edits`: the file that a call changes."""
 
 
 class TranscriptFormat(Struct, frozen=True):
-    """One agent's way of keeping its sessions on disk."""
+    """An agent's file format for sessions."""
 
     name: str
     title: str
     sniff: Callable[[SourceFile], int]
-    """How sure it is that a file is in this format: 0 no, 1 could be, 2 likely, 3 certain."""
+    """Score how well a file matches this format: 0 no, 1 possible, 2 likely, 3 certain."""
     read: Callable[[SourceFile], list[Session]]
     homes: Callable[[Mapping[str, str], Path], Sequence[SessionFolder]] = lambda _environment, _home: ()
-    """Where its sessions are, by environment and home directory; none where files lie wherever their user put them."""
+    """Return the session folders for an environment and a home directory; empty if users choose the location."""
     resume: str = ""
-    """The command that goes on with a session, with `{id}` or `{file}` in it."""
+    """Command that resumes a session, with `{id}` or `{file}` in it."""
     wire: str = "openai-chat"
-    """The API that a session is written for when nothing is said: the one its agent speaks."""
+    """Default dialect to write a session for: the one that its agent uses."""
     layouts: str = ""
-    """Which of the agent's files are read, in a few words."""
+    """Short list of the agent's file layouts that are read."""
     holds: tuple[Capability, ...] = ()
-    """What they tell; each is shown by the format's fixture."""
+    """Facts that these files record. The format's fixture has an example of each."""
     seen: str = ""
-    """The versions whose files were read."""
+    """Agent versions whose files were tested."""
     listed: Callable[[SourceFile], Mapping[str, str]] | None = None
-    """For a store of many sessions: the id of each, with a mark that changes when the session does. Such a format
-    reads only what `source.is_wanted`. A file that is no store has none."""
+    """Map each session id in a database to a version mark that changes with the session.
+
+    Such a format reads only the sessions that `source.is_wanted` accepts. Formats of one file per session have None.
+    """
     kind: Literal["transcript"] = "transcript"
 
 
 def parse_time(value: Any) -> datetime | None:
-    """ISO text, seconds or milliseconds since 1970 to a time with a zone; anything else to None."""
+    """Parse ISO text, or seconds or milliseconds since 1970, to an aware time. Return None for any other value."""
     try:
         if isinstance(value, str):
             time = datetime.fromisoformat(value)
@@ -74,7 +76,7 @@ def parse_time(value: Any) -> datetime | None:
 
 
 class SessionFacts(TypedDict, total=False):
-    """What a format tells of a session beside its messages; each is a field of `Session`."""
+    """Fields of `Session` that a reader sets in addition to the messages."""
 
     branches: Iterable[AbandonedBranch]
     children: Iterable[Session]
@@ -85,7 +87,7 @@ class SessionFacts(TypedDict, total=False):
     records: Mapping[str, int]
     project: str
     git_branch: str
-    title: str
+    title: str | None
     version: str
     parent: str
     call_id: str
@@ -103,30 +105,37 @@ def make_session(
 ) -> Session:
     """Build a session from the messages of its segments.
 
-    Unless the facts say otherwise: every segment but the first begins with a compaction, the problems are all of the
-    source's, the title is the first prompt, and the session lasts from the first to the last of `times`, else of the
-    messages' times.
+    Defaults for missing facts: every segment after the first begins with a compaction, all problems of the source
+    apply, the first prompt is the title, and the session lasts from the first to the last of `times`, or of the
+    messages' times if `times` is None.
     """
-    histories = tuple(one if isinstance(one, History) else History(tuple(one)) for one in segments)
-    told: dict[str, Any] = {"problems": tuple(source.problems), "compactions": max(len(histories) - 1, 0), **facts}
-    found = [message.time for history in histories for message in history] if times is None else times
-    known = [*filter(None, found)]
-    told = {"started": min(known, default=None), "ended": max(known, default=None)} | told
-    told |= {name: tuple(told.get(name, ())) for name in ("branches", "children")}
-    told["records"] = dict(told.get("records", {}))
-    told["title"] = told["title"] if "title" in told else title_from_prompt(histories)
-    return Session(agent, id_, source.file, histories, **told)
+    histories = tuple(messages if isinstance(messages, History) else History(tuple(messages)) for messages in segments)
+    if times is None:
+        times = (message.time for history in histories for message in history)
+    known_times = [*filter(None, times)]
+    fields: dict[str, Any] = {
+        "problems": tuple(source.problems),
+        "compactions": max(len(histories) - 1, 0),
+        "started": min(known_times, default=None),
+        "ended": max(known_times, default=None),
+        **facts,
+    }
+    fields |= {name: tuple(fields.get(name, ())) for name in ("branches", "children")}
+    fields["records"] = dict(fields.get("records", {}))
+    if fields.get("title") is None:
+        fields["title"] = title_from_prompt(histories)
+    return Session(agent, id_, source.file, histories, **fields)
 
 
 def title_from_prompt(histories: Iterable[Iterable[Message]]) -> str:
-    """What a person asked first: a title for a session that has none."""
-    said = (message for history in histories for message in history if message.author == "human")
-    prompts = (message.text.strip() for message in said if message.role == "user")
+    """Return the first prompt of a person, truncated, as a default title."""
+    messages = (message for history in histories for message in history if message.author == "human")
+    prompts = (message.text.strip() for message in messages if message.role == "user")
     return next(filter(None, prompts), "")[:MAX_TITLE_CHARS]
 
 
 def parse_openai_chat_usage(usage: Any) -> Usage | None:
-    """A bill as OpenAI Chat has it, and LiteLLM for all others: what a cache served is a share of the prompt."""
+    """Parse a usage object of OpenAI Chat, or of LiteLLM for any provider. Cached tokens are part of the prompt."""
     if not isinstance(usage, dict):
         return None
     return usage_with_cached_input(
@@ -138,40 +147,47 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
     )
 
 
+def parse_chat_usage(usage: Any) -> Usage | None:
+    """Parse a usage object with `input_tokens`, or one of OpenAI Chat."""
+    if "input_tokens" in as_dict(usage):
+        return Usage(count_at(usage, "input_tokens"), count_at(usage, "output_tokens"))
+    return parse_openai_chat_usage(usage)
+
+
 def usage_with_cached_input(given: int, output: int, read: int, written: int = 0, reasoning: int = 0) -> Usage:
-    """Usage of a provider whose input includes what its cache served and took."""
+    """Return the usage of a provider whose input count includes cache reads and writes."""
     return Usage(max(given - read - written, 0), output, read, written, reasoning=reasoning)
 
 
 def trace_path(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str], bool]:
-    """The ids from the root down to a leaf, and whether the walk ended in a cycle."""
-    way: list[str] = []
-    seen: set[str] = set()
-    at: str | None = leaf
-    while at is not None and at in parents:
-        if at in seen:
-            return way[::-1], True
-        seen.add(at)
-        way.append(at)
-        at = parents[at]
-    return way[::-1], False
+    """Return the ids from the root to a leaf, and whether the parents form a cycle."""
+    path: dict[str, None] = {}
+    id_: str | None = leaf
+    while id_ is not None and id_ in parents and id_ not in path:
+        path[id_] = None
+        id_ = parents[id_]
+    return [*reversed(path)], id_ in path
 
 
 def group_branches(
-    left: Sequence[str], used: set[str], parents: Mapping[str, str | None]
+    ids: Sequence[str], on_path: set[str], parents: Mapping[str, str | None]
 ) -> dict[tuple[str, str], list[str]]:
-    """Group what is off the way by where it left it: (the last id on the way, the first one off it) → ids."""
-    tops: dict[str, tuple[str, str]] = {}
+    """Group ids off the path by their branch: (last id on the path, first id off the path) → ids."""
+    branch_points: dict[str, tuple[str, str]] = {}
     groups: dict[tuple[str, str], list[str]] = {}
-    for node in left:
+    for node in ids:
         trail: dict[str, None] = {}
-        at: str | None = node
-        # One that is on the trail already closes a cycle among the records that were left.
-        while at is not None and at in parents and at not in used and at not in tops and at not in trail:
-            trail[at] = None
-            at = parents[at]
-        top = tops[at] if at in tops else (at if at in used else "", next(reversed(trail), node))
-        for passed in trail:
-            tops[passed] = top
-        groups.setdefault(top, []).append(node)
+        id_: str | None = node
+        # An id that is already on the trail closes a cycle.
+        while (
+            id_ is not None and id_ in parents and id_ not in on_path and id_ not in branch_points and id_ not in trail
+        ):
+            trail[id_] = None
+            id_ = parents[id_]
+        if id_ in branch_points:
+            point = branch_points[id_]
+        else:
+            point = (id_ if id_ in on_path else "", next(reversed(trail), node))
+        branch_points |= dict.fromkeys(trail, point)
+        groups.setdefault(point, []).append(node)
     return groups

@@ -1,10 +1,10 @@
-"""Codex CLI: rollouts, one JSONL file a thread; each `response_item` is an item of the Responses API.
+"""Codex CLI: rollouts, one JSONL file per thread; each `response_item` is an item of the Responses API.
 
-What makes it hard, and what is done here:
-- user text stands twice, as item and as event: items are read, events tell which of them a person typed;
-- a `compacted` record replaces the history: what it repeats is marked as carried over, and a new segment begins;
-- `thread_rolled_back` takes turns back: they become a branch;
-- files of 2025 have no envelope: the items stand bare, the first line is the session's head.
+- User text is in the file twice, as an item and as an event. The reader uses the items; events show which of them a
+  person typed.
+- A `compacted` record replaces the history: a new segment begins, and repeated messages are marked as carried.
+- `thread_rolled_back` rewinds turns: they become a branch.
+- Files from 2025 have no envelope: each line is a bare item, and the first line has the session's metadata.
 """
 
 import re
@@ -21,15 +21,8 @@ from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai
 from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Summary, Text, ToolResult, Unknown
-from thresher.transcripts.base import (
-    SessionFolder,
-    TranscriptFormat,
-    make_session,
-    parse_time,
-    title_from_prompt,
-    usage_with_cached_input,
-)
-from thresher.transcripts.coerce import as_list, as_text, count_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, usage_with_cached_input
+from thresher.transcripts.coerce import as_text, count_at, first_text, list_at, text_at
 from thresher.transcripts.content import mark_carried
 from thresher.transcripts.source import SourceFile
 
@@ -40,7 +33,7 @@ _SUMMARY_ITEMS = ("compaction", "context_compaction", "compaction_summary")
 
 
 class CodexRecord(Struct, gc=False):
-    """A line: an envelope with a payload, or in old files a bare item."""
+    """A line: an envelope with a payload, or a bare item in old files."""
 
     type: Any = None
     timestamp: Any = None
@@ -49,7 +42,7 @@ class CodexRecord(Struct, gc=False):
 
 
 class CodexPayloadType(Struct, gc=False):
-    """The type of a payload, before it is worth decoding."""
+    """The type of a payload, to decide whether to decode the rest."""
 
     type: Any = None
 
@@ -60,10 +53,10 @@ _HANDLED_EVENTS = ("token_count", "user_message", "item_completed", "thread_roll
 
 
 class CodexRolloutReader:
-    """A rollout while it is read."""
+    """Builds the session of a rollout from its records."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Nothing yet."""
+        """Start with an empty session."""
         self.source = source
         self.records: Counter[str] = Counter()
         self.meta: dict[str, Any] = {}
@@ -77,7 +70,7 @@ class CodexRolloutReader:
         self.last_total_usage: Any = None
 
     def read_record(self, line: int, record: bytes, row: CodexRecord) -> None:
-        """One record."""
+        """Add a record."""
         payload = bytes(row.payload)
         kind = row.type if isinstance(row.type, str) else ""
         if not payload:
@@ -108,23 +101,22 @@ class CodexRolloutReader:
             self._read_session_meta(line, record, row, value)
 
     def add_item(self, line: int, record: bytes, row: CodexRecord, item: Any, *, carried: bool = False) -> None:
-        """One item of the conversation."""
+        """Add an item of the conversation."""
         message = parse_openai_responses_item(item)
         parts = tuple(map(_with_exit_status, message.parts)) if message.role == "tool" else message.parts
         model, id_ = self.model if message.role == "assistant" else "", text_at(item, "id") or f"{line}"
         self._add_message(line, record, row, message, parts=parts, id=id_, model=model, carried=carried)
 
     def _add_message(self, line: int, record: bytes, row: CodexRecord, message: Message, **facts: Any) -> None:
-        place, time = self.source.at(line), parse_time(row.timestamp)
-        self.messages.append(replace(message, time=time, source=place, records=(record,), **facts))
+        location, time = self.source.at(line), parse_time(row.timestamp)
+        self.messages.append(replace(message, time=time, source=location, records=(record,), **facts))
 
     def _read_session_meta(self, line: int, record: bytes, row: CodexRecord, meta: Any) -> None:
         if not isinstance(meta, dict):
             return
         self.meta = meta
         base = meta.get("base_instructions")
-        text = as_text(base.get("text") if isinstance(base, dict) else meta.get("instructions"))
-        if text:
+        if text := as_text(base.get("text") if isinstance(base, dict) else meta.get("instructions")):
             pocket = replace(NATIVE_EXTRAS, shape="instructions")
             prompt = Message("system", (Text(text),), author="harness", id="instructions", pocket=pocket)
             self._add_message(line, record, row, prompt)
@@ -143,15 +135,16 @@ class CodexRolloutReader:
                 self.typed_texts.add(text_at(event, "message").strip())
             case "item_completed":
                 item = event.get("item")
-                if isinstance(item, dict) and item.get("type") == "UserMessage":
-                    self.typed_texts.update(_item_texts(item.get("content")))
+                if text_at(item, "type") == "UserMessage":
+                    texts = (text_at(part, "text").strip() for part in list_at(item, "content"))
+                    self.typed_texts.update(filter(None, texts))
             case "thread_rolled_back":
                 self._roll_back(event.get("num_turns"))
             case "thread_name_updated":
                 self.title = text_at(event, "thread_name") or self.title
 
     def _assign_usage(self, info: Any) -> None:
-        """Give the last model call its bill; the same totals again are no new bill."""
+        """Set the usage of the last model call, unless the event repeats the previous totals."""
         if not isinstance(info, dict) or info.get("total_token_usage") == self.last_total_usage:
             return
         self.last_total_usage = info.get("total_token_usage")
@@ -168,10 +161,10 @@ class CodexRolloutReader:
         prompts = [n for n, message in enumerate(self.messages) if message.author == "human" and message.role == "user"]
         if not prompts:
             return
-        at = prompts[-turns] if turns <= len(prompts) else prompts[0]
-        after = self.messages[at - 1].id if at else ""
-        self.branches.append(AbandonedBranch(History(tuple(self.messages[at:]), pocket=NATIVE_EXTRAS), after))
-        del self.messages[at:]
+        start = prompts[-turns:][0]
+        after = self.messages[start - 1].id if start else ""
+        self.branches.append(AbandonedBranch(History(tuple(self.messages[start:]), pocket=NATIVE_EXTRAS), after))
+        del self.messages[start:]
 
     def _apply_compaction(self, line: int, record: bytes, row: CodexRecord, payload: Any) -> None:
         self.compactions += 1
@@ -190,11 +183,11 @@ class CodexRolloutReader:
             self._add_message(line, record, row, message)
 
     def build_session(self) -> Session:
-        """What came of it."""
+        """Return the session of all records so far."""
         if self.messages or not self.segments:
             self.segments.append(self.messages)
         segments = [
-            History(tuple(map(self._with_proven_author, segment)), pocket=NATIVE_EXTRAS) for segment in self.segments
+            History(tuple(map(self._with_confirmed_author, segment)), pocket=NATIVE_EXTRAS) for segment in self.segments
         ]
         meta = self.meta
         return make_session(
@@ -207,16 +200,13 @@ class CodexRolloutReader:
             records=self.records,
             project=text_at(meta, "cwd"),
             git_branch=text_at(meta, "git", "branch"),
-            title=self.title or title_from_prompt(segments),
+            title=self.title or None,
             version=text_at(meta, "cli_version"),
             parent=first_text(meta, "parent_thread_id", "forked_from_id"),
         )
 
-    def _with_proven_author(self, message: Message) -> Message:
-        """An event that repeats a text proves that a person typed it, whatever the text looks like.
-
-        In a thread that another one started, that one's model wrote it.
-        """
+    def _with_confirmed_author(self, message: Message) -> Message:
+        """Set the author of a user message: a person if an event repeats it, the model if it prompts a sub-agent."""
         if self._is_subagent() and message.role == "user" and message.author == "human":
             return replace(message, author="model")
         if message.role == "user" and message.author != "human" and message.text.strip() in self.typed_texts:
@@ -235,14 +225,10 @@ def _payload_type(payload: bytes) -> str:
         return ""
 
 
-def _item_texts(content: Any) -> set[str]:
-    return {item["text"].strip() for item in as_list(content) if isinstance(value_at(item, "text"), str)}
-
-
 def _with_exit_status(part: Any) -> Any:
-    """A command's result that names an exit code other than 0 has failed; the API has no field for it."""
-    if isinstance(part, ToolResult) and (found := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
-        return replace(part, is_error=found[1] != "0")
+    """Mark a result as an error if its text has a nonzero exit code; the API has no field for it."""
+    if isinstance(part, ToolResult) and (match := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
+        return replace(part, is_error=match[1] != "0")
     return part
 
 
@@ -258,21 +244,21 @@ def _parse_usage(usage: Any) -> Usage | None:
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """One thread."""
-    reading = CodexRolloutReader(source)
+    """Read one session."""
+    reader = CodexRolloutReader(source)
     for line, record, row in source.records(_DECODER):
         try:
-            reading.read_record(line, record, row)
-        except UnicodeDecodeError:  # a payload is not looked at before it is taken
+            reader.read_record(line, record, row)
+        except UnicodeDecodeError:  # decoding a record does not validate its raw payload
             for text in source.repair_line(line, record):
-                reading.read_record(line, text, _DECODER.decode(text))
+                reader.read_record(line, text, _DECODER.decode(text))
         except (AttributeError, TypeError, KeyError, RecursionError) as error:
-            source.report(f"a record is not as its type says ({error})", "skipped", line)
-    return [reading.build_session()]
+            source.report(f"a record does not match the schema of its type ({error})", "skipped", line)
+    return [reader.build_session()]
 
 
 def _sniff(source: SourceFile) -> int:
-    """A `session_meta`, an envelope with a payload, or the bare head of 2025."""
+    """Match a `session_meta`, an envelope with a payload, or the bare first line of 2025."""
     for row in source.head:
         if isinstance(row, dict):
             if row.get("type") in ("session_meta", "response_item", "event_msg", "turn_context") and "payload" in row:
@@ -283,10 +269,12 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """`CODEX_HOME`, else `~/.codex`; old threads are packed, archived ones flat."""
+    """Return the folders below `CODEX_HOME` or `~/.codex`. Old threads are compressed."""
     root = Path(environment.get("CODEX_HOME") or home / ".codex")
-    places = (("sessions", "**/rollout-*.jsonl*"), ("archived_sessions", "rollout-*.jsonl*"))
-    return [SessionFolder(root / folder, pattern) for folder, pattern in places]
+    return [
+        SessionFolder(root / "sessions", "**/rollout-*.jsonl*"),
+        SessionFolder(root / "archived_sessions", "rollout-*.jsonl*"),
+    ]
 
 
 FORMAT = TranscriptFormat(
@@ -297,7 +285,7 @@ FORMAT = TranscriptFormat(
     _homes,
     resume="codex resume {id}",
     wire="openai-responses",
-    layouts="rollouts of all ages, plain or `.zst`",
+    layouts="rollouts of all versions, plain or `.zst`",
     holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
     seen="0.140 to 0.142, 0.166",
 )

@@ -1,4 +1,4 @@
-"""Fingerprint messages, so that repeated ones are recognized."""
+"""Fingerprint messages to recognize repeated ones."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,39 +11,45 @@ from thresher.model import Message, Role, SourceLocation
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 
 SYSTEM_PROMPT_PREFIX_CHARS = 200
-"""Characters by which a system's prompt is known."""
+"""Characters of a system prompt that its fingerprint includes."""
 _DIGITS = re.compile(r"\d+")
 
 
 class MarkedMessage(NamedTuple):
-    """A message as it was given, and what it is known by."""
+    """An input or output message with its fingerprints."""
 
     messages: tuple[Message, ...]
-    """Itself; or what a model answered and was given back as this; none where that stands with the one before."""
+    """The message itself; or the part of a model's answer that a later input repeats as this message.
+
+    Empty if an earlier message already holds the whole answer.
+    """
     role: Role
     fingerprint: int
-    """By role and words."""
+    """Hash of role and content."""
     text_fingerprint: int
-    """By words alone: a role may be told in another way."""
+    """Hash of the content only, since the role of the same message can differ."""
 
 
 def fingerprint_message(message: Message) -> MarkedMessage:
-    """A message with its marks."""
-    words = hash(
+    """Return a message with its fingerprints."""
+    text_fingerprint = hash(
         _DIGITS.sub("", message.text[:SYSTEM_PROMPT_PREFIX_CHARS])
         if message.role == "system"
         else tuple(fingerprint_parts(message.parts))
     )
-    return MarkedMessage((message,), message.role, hash((message.role, words)), words)
+    return MarkedMessage((message,), message.role, hash((message.role, text_fingerprint)), text_fingerprint)
 
 
 def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
-    """What a message is known by: thinking is not given back to every model, ids of results are often missing."""
+    """Yield the identifying fields of a message's parts.
+
+    Thinking is excluded, since some models never receive it again. So are ids of results, which are often missing.
+    """
     for part in parts:
         match part:
             case Text() | Summary():
-                if words := part.text.strip():
-                    yield "text", words
+                if text := part.text.strip():
+                    yield "text", text
             case ToolCall():
                 yield "call", part.id or f"{part.name} {part.arguments}"
             case ToolResult():
@@ -56,9 +62,9 @@ def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
                 yield "other", part.data
 
 
-def make_summary_message(message: Message, id_: str, place: SourceLocation, time: datetime | None) -> Message:
-    """Build the message of a summary that an agent wrote."""
-    told = replace(message, id=id_, source=place, time=time)
+def make_summary_message(message: Message, id_: str, location: SourceLocation, time: datetime | None) -> Message:
+    """Return a message that an agent wrote during a compaction; its text becomes a summary."""
+    located = replace(message, id=id_, source=location, time=time)
     if message.role not in ("user", "assistant") or not message.text:
-        return told
-    return replace(told, role="user", parts=(Summary(message.text),), author="harness")
+        return located
+    return replace(located, role="user", parts=(Summary(message.text),), author="harness")

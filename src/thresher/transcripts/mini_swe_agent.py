@@ -1,6 +1,6 @@
-"""mini-swe-agent: one JSON document a run, OpenAI chat messages inside with the harness's notes under `extra`.
+"""mini-swe-agent: one JSON document per run, with OpenAI chat messages and the harness's metadata under `extra`.
 
-A document has no lines: a message's place is its number in the run.
+The line of a message is its number in the run, since a document has no lines.
 """
 
 import sys
@@ -15,20 +15,19 @@ from thresher.dialects.openai_chat.codec import parse_openai_chat_message
 from thresher.errors import ReadError
 from thresher.model import History, Message, Session, SourceLocation, ToolResult
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_openai_chat_usage, parse_time
-from thresher.transcripts.coerce import text_at, value_at
+from thresher.transcripts.coerce import dict_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 NAME = "mini-swe-agent"
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """One run."""
+    """Read one run."""
     document = source.read_document()
     rows = document.get("messages") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         raise ReadError(f"`{source.path}` holds no list of `messages`; is it a mini-swe-agent trajectory?")
     messages = [_parse_row(row, source.at(number)) for number, row in enumerate(rows, 1)]
-    info = document["info"] if isinstance(document.get("info"), dict) else {}
     return [
         make_session(
             NAME,
@@ -36,20 +35,19 @@ def _read(source: SourceFile) -> list[Session]:
             text_at(document, "instance_id") or source.stem,
             (History(tuple(messages)),),
             records=Counter(str(row.get("role")) if isinstance(row, dict) else "?" for row in rows),
-            project=text_at(info, "config", "environment", "cwd"),
+            project=text_at(document, "info", "config", "environment", "cwd"),
             title=text_at(document, "instance_id"),
-            version=text_at(info, "mini_version"),
+            version=text_at(document, "info", "mini_version"),
         )
     ]
 
 
 def _parse_row(row: Any, source: SourceLocation) -> Message:
     message = parse_openai_chat_message(row)
-    extra = row.get("extra") if isinstance(row, dict) else None
-    extra = extra if isinstance(extra, dict) else {}
+    extra = dict_at(row, "extra")
     parts = message.parts
-    if _is_failed(extra):
-        parts = tuple(replace(p, is_error=True) if isinstance(p, ToolResult) else p for p in parts)
+    if extra.get("returncode") not in (0, None) or extra.get("exception_type"):
+        parts = tuple(replace(part, is_error=True) if isinstance(part, ToolResult) else part for part in parts)
     return replace(
         message,
         parts=parts,
@@ -61,21 +59,17 @@ def _parse_row(row: Any, source: SourceLocation) -> Message:
     )
 
 
-def _is_failed(extra: dict[str, Any]) -> bool:
-    return extra.get("returncode") not in (0, None) or bool(extra.get("exception_type"))
-
-
 def _sniff(source: SourceFile) -> int:
-    """A document that says so itself, or has this harness's version in its notes."""
+    """Match a document that names this format, or has this harness's version in its metadata."""
     document = source.document
-    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+    if not isinstance(value_at(document, "messages"), list):
         return 0
-    said = text_at(document, "trajectory_format").startswith("mini-swe-agent")
-    return 3 if said or value_at(document, "info", "mini_version") else 0
+    is_named = text_at(document, "trajectory_format").startswith("mini-swe-agent")
+    return 3 if is_named or value_at(document, "info", "mini_version") else 0
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """The harness's own folder, where the last run is kept; other runs stand where their user put them."""
+    """Return the harness's configuration folder, which holds the last run. Users choose the location of other runs."""
     if folder := environment.get("MSWEA_GLOBAL_CONFIG_DIR"):
         root = Path(folder)
     elif sys.platform == "darwin":

@@ -1,4 +1,4 @@
-"""One call of a model, as an agent recorded it."""
+"""A model call, as an agent or a proxy logs it."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,28 +8,28 @@ from thresher.model import Message, Usage
 
 
 class LoggedCall(NamedTuple):
-    """One call of a model."""
+    """One logged model call."""
 
     number: int
-    """Its number in the file."""
+    """Index of the call in the file."""
     line: int
-    """Where it stands there."""
+    """Line of the call in the file."""
     agent_key: str = ""
-    """The agent it was made by."""
+    """Key of the agent that made the call."""
     enclosing_agents: frozenset[str] = frozenset()
-    """The agents around that one."""
+    """Keys of the agents that this agent runs inside."""
     conversation_id: str = ""
-    """The conversation it belongs to, if that is told."""
+    """Id of the conversation, if the log has one."""
     trace_id: str = ""
     input_messages: Sequence[Message] = ()
     output_messages: Sequence[Message] = ()
     is_truncated: bool = False
-    """Whether the first messages are missing."""
+    """The first input messages are missing."""
     start: datetime | None = None
     end: datetime | None = None
     model: str = ""
     usage: Usage | None = None
     tools: str = ""
-    """The definitions of the tools it was offered, as JSON."""
+    """Tool definitions in the request, as JSON."""
     alternatives: Sequence[Message] = ()
-    """Answers that were asked for beside the first."""
+    """Further choices that the request asked for."""

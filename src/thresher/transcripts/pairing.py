@@ -1,7 +1,8 @@
-"""Rows of a chat, each read for itself, to a conversation: calls with the words they belong to, results with calls.
+"""Pair results with calls in chat messages that were parsed one by one, and merge calls into the text before them.
 
-A result is paired by the id it names. One that names none answers the oldest open call of its tool, or of any, among
-the calls made last. A call without an id, or with one that another has too, is named by its place.
+A result matches the call whose id it names. A result without an id matches the oldest open call of its tool, or else
+the oldest open call, in the latest group of calls. A call without an id, or with a duplicate one, gets an id from its
+position.
 """
 
 import re
@@ -16,31 +17,31 @@ from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Part, Text, ToolCall, ToolResult
 
 MAX_RESULT_PARTS = 100
-"""Pieces of one result."""
+"""Maximum parts of a result that later results are merged into."""
 _CALL_ANNOUNCEMENT = re.compile(r"Tool call (\S+): calling ")
 
 
 def pair_chat_messages(messages: Iterable[Message], before: int = 0) -> list[Message]:
-    """The messages as a conversation: every call with an id of its own, every result with the id of its call.
+    """Return the messages as a conversation: every call with a unique id, every result with the id of its call.
 
-    `before` is how many messages stand before them, where places are counted on.
+    `before` is the number of earlier messages; positions in generated ids continue from it.
     """
-    pairs = _PendingCalls()
+    pending = _PendingCalls()
     joined = [*_join_call_messages(_separate_results(messages))]
-    told: list[Message] = []
-    for number, (message, after) in enumerate(zip_longest(joined, joined[1:]), before + 1):
-        for paired in _pair_message(message, number, pairs):
-            if told and _continues_result(told[-1], paired):
-                told[-1] = _merge_results(told[-1], paired)
+    paired: list[Message] = []
+    for number, (message, following) in enumerate(zip_longest(joined, joined[1:]), before + 1):
+        for current in _pair_message(message, number, pending):
+            if paired and _continues_result(paired[-1], current):
+                paired[-1] = _merge_results(paired[-1], current)
             else:
-                told.append(paired)
-        if message.role == "tool" and (after is None or after.role != "tool") and told[-1].role == "tool":
-            told[-1] = replace(told[-1], parts=(*told[-1].parts, *pairs.make_empty_results()))
-    return told
+                paired.append(current)
+        if message.role == "tool" and (following is None or following.role != "tool") and paired[-1].role == "tool":
+            paired[-1] = replace(paired[-1], parts=(*paired[-1].parts, *pending.make_empty_results()))
+    return paired
 
 
 def _continues_result(last: Message, message: Message) -> bool:
-    """Whether a result is more of the one before: what was printed, and then what went wrong."""
+    """Return whether a result continues the previous one, for example errors after the printed output."""
     if last.role != "tool" or message.role != "tool" or len(message.parts) != 1:
         return False
     before, more = [*last.results][-1], next(message.results)
@@ -50,26 +51,26 @@ def _continues_result(last: Message, message: Message) -> bool:
 def _merge_results(last: Message, message: Message) -> Message:
     *others, result = last.results
     more = next(message.results)
-    both = replace(result, content=(*result.content, *more.content), is_error=result.is_error or more.is_error)
-    return replace(last, parts=(*others, both))
+    merged = replace(result, content=(*result.content, *more.content), is_error=result.is_error or more.is_error)
+    return replace(last, parts=(*others, merged))
 
 
 def _separate_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """Results in messages of their own: before what a person says with them, after what a model does."""
+    """Move results to messages of their own: before a person's text, after a model's."""
     for message in messages:
         results = tuple(message.results)
         if not results or (message.role == "tool" and len(results) == len(message.parts)):
             yield message
             continue
-        others = replace(message, parts=tuple(p for p in message.parts if not isinstance(p, ToolResult)))
-        given = Message("tool", results, author="tool", id=message.id, time=message.time, source=message.source)
+        others = replace(message, parts=tuple(part for part in message.parts if not isinstance(part, ToolResult)))
+        answers = Message("tool", results, author="tool", id=message.id, time=message.time, source=message.source)
         if message.role == "tool":
             others = replace(others, role="user")
-        yield from (given, others) if message.role == "user" else (others, given)
+        yield from (answers, others) if message.role == "user" else (others, answers)
 
 
 def _join_call_messages(messages: Iterable[Message]) -> Iterator[Message]:
-    """A message that is only calls goes to the words of the model right before it."""
+    """Merge a message with only calls into the model's text right before it."""
     last: Message | None = None
     for message in messages:
         if not message.parts:
@@ -85,81 +86,81 @@ def _join_call_messages(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _is_calls_only(message: Message) -> bool:
-    """Whether a message is only calls, and no answer of its own: that would have its bill, or its model."""
+    """Return whether a message has only calls, and no usage or model, which mark an answer of its own."""
     return all(isinstance(part, ToolCall) for part in message.parts) and not (message.usage or message.model)
 
 
-def _drop_call_announcements(said: Message, called: Message) -> list[Part]:
-    """What is said, without a text that only tells the calls which follow (smolagents)."""
-    ids = {call.id for call in called.calls}
-    told = (_CALL_ANNOUNCEMENT.match(part.text) if isinstance(part, Text) else None for part in said.parts)
-    return [part for part, found in zip(said.parts, told, strict=True) if not (found and found[1] in ids)]
+def _drop_call_announcements(message: Message, following: Message) -> list[Part]:
+    """Return the parts of a message without texts that only announce the calls after it (smolagents)."""
+    ids = {call.id for call in following.calls}
+    matches = (_CALL_ANNOUNCEMENT.match(part.text) if isinstance(part, Text) else None for part in message.parts)
+    return [part for part, match in zip(message.parts, matches, strict=True) if not (match and match[1] in ids)]
 
 
 class _PendingCalls:
-    """Calls that wait for their results."""
+    """Calls without a result yet."""
 
     def __init__(self) -> None:
         self._used_ids: set[str] = set()
         self._open_by_given_id = OpenCalls[str]()
         self._round = 0
-        """Counts the groups of calls that are answered together."""
+        """Number of the group of calls that are answered together."""
         self._open_calls: dict[str, str] = {}
-        """The calls made last that wait: id and tool."""
+        """Open calls of the latest group: id → tool."""
         self._open_by_tool: dict[str, deque[str]] = defaultdict(deque)
         self._answering = False
         self._result_ids: list[str] = []
-        """The ids that the results of these calls came with."""
+        """Original call ids of the results for this group."""
 
-    def add_call(self, call: ToolCall, place: str) -> str:
+    def add_call(self, call: ToolCall, default_id: str) -> str:
         if self._answering:
             self._open_calls, self._open_by_tool, self._result_ids, self._answering = {}, defaultdict(deque), [], False
             self._round += 1
-        name = call.id or place
-        while name in self._used_ids:
-            name = place if name == call.id else name + "-"
-        self._used_ids.add(name)
+        id_ = call.id or default_id
+        while id_ in self._used_ids:
+            id_ = default_id if id_ == call.id else id_ + "-"
+        self._used_ids.add(id_)
         if call.id:
-            self._open_by_given_id.add(call.id, self._round, name)
-        self._open_calls[name] = call.name
-        self._open_by_tool[call.name].append(name)
-        return name
+            self._open_by_given_id.add(call.id, self._round, id_)
+        self._open_calls[id_] = call.name
+        self._open_by_tool[call.name].append(id_)
+        return id_
 
     def match_result(self, result: ToolResult) -> str:
-        """The id of the call that is answered; empty where no call waits for it."""
+        """Return the id of the matching call; empty if no call is open."""
         self._answering = True
         self._result_ids.append(result.call_id)
         if result.call_id:
-            name = self._open_by_given_id.answer(result.call_id) or result.call_id
+            id_ = self._open_by_given_id.answer(result.call_id) or result.call_id
         else:
-            name = self._find_oldest_open(result.name) or next(iter(self._open_calls), "")
-        self._open_calls.pop(name, None)
-        return name
+            id_ = self._find_oldest_open(result.name) or next(iter(self._open_calls), "")
+        self._open_calls.pop(id_, None)
+        return id_
 
     def make_empty_results(self) -> list[ToolResult]:
-        """Where one result without an id came for several calls (smolagents): an empty one for each of the others."""
-        return [ToolResult(name) for name in self._open_calls] if self._result_ids == [""] else []
+        """If one result without an id answers several calls (smolagents), return empty results for the others."""
+        return [ToolResult(id_) for id_ in self._open_calls] if self._result_ids == [""] else []
 
     def _find_oldest_open(self, tool: str) -> str:
-        waiting = self._open_by_tool.get(tool, deque())
-        while waiting and waiting[0] not in self._open_calls:
-            waiting.popleft()
-        return waiting[0] if waiting else ""
+        ids = self._open_by_tool.get(tool, deque())
+        while ids and ids[0] not in self._open_calls:
+            ids.popleft()
+        return ids[0] if ids else ""
 
 
-def _pair_message(message: Message, number: int, pairs: _PendingCalls) -> Iterator[Message]:
+def _pair_message(message: Message, number: int, pending: _PendingCalls) -> Iterator[Message]:
     if message.role == "assistant" and any(message.calls):
         parts = tuple(
-            replace(part, id=pairs.add_call(part, f"call-{number}-{place}")) if isinstance(part, ToolCall) else part
-            for place, part in enumerate(message.parts, 1)
+            replace(part, id=pending.add_call(part, f"call-{number}-{index}")) if isinstance(part, ToolCall) else part
+            for index, part in enumerate(message.parts, 1)
         )
         yield replace(message, parts=parts)
     elif message.role == "tool":
-        results = tuple(replace(result, call_id=pairs.match_result(result)) for result in message.results)
-        if paired := tuple(result for result in results if result.call_id):
-            yield replace(message, parts=paired)
+        results = tuple(replace(result, call_id=pending.match_result(result)) for result in message.results)
+        if matched := tuple(result for result in results if result.call_id):
+            yield replace(message, parts=matched)
         for result in results:
-            if not result.call_id and result.content:  # no call is on record: it is what was said, and a tool said it
+            if not result.call_id and result.content:  # without a call, the result becomes text with the author `tool`
                 yield replace(message, role="user", parts=result.content)
     else:
         yield message

@@ -1,11 +1,12 @@
-"""pi: one JSONL file a session. Version 1 is a plain row of entries; from version 2 on they form a tree by id.
+"""pi: one JSONL file per session. Version 1 is a list of entries; from version 2 on, entries form a tree by id.
 
-A compaction names the first entry that is kept: the next segment is its summary, the kept messages again, and
-what follows.
+A compaction names the first entry that it keeps. The next segment has the summary, the kept messages again, and later
+messages.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,6 @@ from thresher.transcripts.base import (
     group_branches,
     make_session,
     parse_time,
-    title_from_prompt,
     trace_path,
 )
 from thresher.transcripts.coerce import as_text, count_at, text_at
@@ -34,7 +34,7 @@ NAME = "pi"
 
 
 class PiRecord(Struct, gc=False):
-    """The fields of an entry that are looked at."""
+    """The fields of an entry that the reader uses."""
 
     type: Any = None
     id: Any = None
@@ -56,7 +56,7 @@ _DECODER = msgspec.json.Decoder(PiRecord)
 
 
 class PiEntry(NamedTuple):
-    """An entry with its place in the file."""
+    """An entry with its location in the file."""
 
     id: str
     row: PiRecord
@@ -65,7 +65,7 @@ class PiEntry(NamedTuple):
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """One session."""
+    """Read one session."""
     head = PiRecord()
     name = ""
     records: Counter[str] = Counter()
@@ -94,7 +94,7 @@ def _read(source: SourceFile) -> list[Session]:
             branches=branches,
             records=records,
             project=as_text(head.cwd),
-            title=name or title_from_prompt(segments),
+            title=name or None,
             version=str(head.version) if isinstance(head.version, int | str) else "1",
             parent=Path(parent.replace("\\", "/")).stem.rpartition("_")[2],
             times=[parse_time(entry.row.timestamp) for entry in entries.values()],
@@ -106,31 +106,32 @@ def _build_segments(
     source: SourceFile, entries: dict[str, PiEntry], parents: dict[str, str | None], by_index: dict[int, str]
 ) -> tuple[list[list[Message]], list[AbandonedBranch]]:
     leaf = next(reversed(entries), "")
-    ids, cycle = trace_path(leaf, parents)
-    if cycle:
-        source.report("entries are each other's parents", "followed until the circle closes", entries[leaf].line)
+    ids, is_cyclic = trace_path(leaf, parents)
+    if is_cyclic:
+        source.report("entries are each other's parents", "followed until the first repetition", entries[leaf].line)
     segments: list[list[Message]] = [[]]
     for id_ in ids:
         entry = entries[id_]
         message = _convert_entry(source, entry)
         if entry.row.type == "compaction" and message:
-            kept = entries.get(_first_kept_id(entry.row, by_index))
-            is_kept = (kept is not None and _message_line(m) >= kept.line for m in segments[-1])
-            again = segments[-1][next((n for n, is_first in enumerate(is_kept) if is_first), len(segments[-1])) :]
-            segments.append([message, *mark_carried(again)])
+            first_kept = entries.get(_first_kept_id(entry.row, by_index))
+            segments.append([message, *mark_carried(_messages_from(first_kept, segments[-1]))])
         elif message:
             segments[-1].append(message)
-    left = [id_ for id_ in entries if id_ not in set(ids)] if len(ids) < len(entries) else []
+    on_path = set(ids)
+    off_path = [id_ for id_ in entries if id_ not in on_path]
     branches = [
         AbandonedBranch(History(tuple(messages)), after)
-        for (after, _), off in group_branches(left, set(ids), parents).items()
-        if (messages := [m for id_ in off if (m := _convert_entry(source, entries[id_]))])
+        for (after, _), branch in group_branches(off_path, on_path, parents).items()
+        if (messages := [m for id_ in branch if (m := _convert_entry(source, entries[id_]))])
     ]
     return segments, branches
 
 
-def _message_line(message: Message) -> int:
-    return message.source.line if message.source else 0
+def _messages_from(first: PiEntry | None, messages: list[Message]) -> Iterable[Message]:
+    if first is None:
+        return ()
+    return dropwhile(lambda message: not message.source or message.source.line < first.line, messages)
 
 
 def _first_kept_id(row: PiRecord, by_index: dict[int, str]) -> str:
@@ -146,7 +147,7 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
             try:
                 message = _parse_message(row.message)
             except RecursionError:
-                source.report("an entry is nested too deep to follow", "skipped", entry.line)
+                source.report("an entry is nested too deeply", "skipped", entry.line)
                 return None
         case "compaction" | "branch_summary" if isinstance(row.summary, str):
             message = Message("user", (Summary(row.summary),), author="harness")
@@ -156,35 +157,28 @@ def _convert_entry(source: SourceFile, entry: PiEntry) -> Message | None:
             return None
     if message is None:
         return None
-    place = source.at(entry.line)
-    return replace(message, id=entry.id, time=parse_time(row.timestamp), source=place, records=(entry.record,))
+    location = source.at(entry.line)
+    return replace(message, id=entry.id, time=parse_time(row.timestamp), source=location, records=(entry.record,))
 
 
 def _parse_message(wire: dict[str, Any]) -> Message | None:
+    parts = _parse_content(wire.get("content"))
     match wire.get("role"):
         case "user":
-            parts = _parse_content(wire.get("content"))
             return Message("user", parts, author=infer_message_author("user", parts))
         case "assistant":
-            parts, usage = _parse_content(wire.get("content")), _parse_usage(wire.get("usage"))
+            usage = _parse_usage(wire.get("usage"))
             return Message("assistant", parts, author="model", model=text_at(wire, "model"), usage=usage)
         case "toolResult":
-            return Message("tool", (_parse_result(wire),), author="tool")
-        case "bashExecution" if not wire.get("excludeFromContext"):
-            text = f"$ {wire.get('command')}\n{wire.get('output')}"
-            return Message("user", (Text(text),), author="tool")
+            id_, name, is_error = text_at(wire, "toolCallId"), text_at(wire, "toolName"), wire.get("isError") is True
+            return Message("tool", (ToolResult(id_, result_content(parts), is_error, name=name),), author="tool")
         case "bashExecution":
-            return None
+            text = f"$ {wire.get('command')}\n{wire.get('output')}"
+            return None if wire.get("excludeFromContext") else Message("user", (Text(text),), author="tool")
         case "compactionSummary" | "branchSummary":
             return Message("user", (Summary(text_at(wire, "summary")),), author="harness")
         case role:
-            parts = _parse_content(wire.get("content")) or (Unknown(str(role), dump_json(wire)),)
-            return Message("user", parts, author="harness")
-
-
-def _parse_result(wire: dict[str, Any]) -> ToolResult:
-    content, name = result_content(_parse_content(wire.get("content"))), text_at(wire, "toolName")
-    return ToolResult(text_at(wire, "toolCallId"), content, is_error=wire.get("isError") is True, name=name)
+            return Message("user", parts or (Unknown(str(role), dump_json(wire)),), author="harness")
 
 
 def _parse_content(content: Any) -> tuple[Part, ...]:
@@ -213,13 +207,13 @@ def _parse_usage(usage: Any) -> Usage | None:
 
 
 def _sniff(source: SourceFile) -> int:
-    """The head line of a session."""
+    """Match the first line of a session."""
     first = next(iter(source.head), None)
     return 3 if isinstance(first, dict) and first.get("type") == "session" and "cwd" in first else 0
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """`PI_CODING_AGENT_DIR`, else `~/.pi/agent`."""
+    """Return the folder below `PI_CODING_AGENT_DIR` or `~/.pi/agent`."""
     root = Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
     return [SessionFolder(root / "sessions", "**/*.jsonl")]
 

@@ -1,4 +1,4 @@
-"""Read a file of any format, and detect which one it is."""
+"""Read a file of any format, and detect its format."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from thresher.transcripts.table import SourceFormat, find_format, format_names, 
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 CERTAIN = 3
 MAX_LISTED_IDS = 20
-"""Ids that an error lists."""
+"""Maximum ids in an error message."""
 
 
 def read(
@@ -30,15 +30,15 @@ def read(
     format: str | None = None,
     limits: ReadLimits | None = None,
 ) -> Session:
-    """Read the session in any agent's file; where the file holds several, `session` is the id of the one wanted."""
+    """Read the session in any agent's file. If the file has several, `session` is the id of the one to return."""
     ids = list(list_session_versions(path) or ()) if session is None and format is None else []
     if len(ids) < 2:
         is_wanted = None if session is None else session.__eq__
-        found = read_all(path, format=format, limits=limits, is_wanted=is_wanted)
-        ids = [one.id for one in found]
-        wanted = [one for one in found if session in (None, one.id)]
-        if len(wanted) == 1:
-            return wanted[0]
+        sessions = read_all(path, format=format, limits=limits, is_wanted=is_wanted)
+        ids = [candidate.id for candidate in sessions]
+        matches = [candidate for candidate in sessions if session in (None, candidate.id)]
+        if len(matches) == 1:
+            return matches[0]
     if not ids:
         raise ReadError(f"`{path}` holds no session" + (f" `{session}`" if session else ""))
     listed = ", ".join(ids[:MAX_LISTED_IDS]) + (", …" if len(ids) > MAX_LISTED_IDS else "")
@@ -53,17 +53,17 @@ def read_all(
     limits: ReadLimits | None = None,
     is_wanted: Callable[[str], bool] | None = None,
 ) -> list[Session]:
-    """Read any agent's file, always as a list; of a store of many sessions, only those whose ids are wanted."""
+    """Read all sessions in any agent's file. From a database, read only the sessions whose ids `is_wanted` accepts."""
     source = SourceFile(Path(path), limits, is_wanted)
     chosen = find_format(format) if format else _detect_format(source)
     try:
         return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _read_dialect_sessions(source, chosen)
     except RecursionError as error:
-        raise ReadError(f"`{source.path}` holds values nested too deep to follow") from error
+        raise ReadError(f"`{source.path}` holds values that are nested too deeply") from error
 
 
 def list_session_versions(path: str | os.PathLike[str], *, format: str | None = None) -> Mapping[str, str] | None:
-    """The ids in a database of many sessions, each with a mark that changes when it does; None for any other file."""
+    """Map each session id in a database to a version mark that changes with the session; None for any other file."""
     source = SourceFile(Path(path))
     if not source.is_database:
         return None
@@ -72,46 +72,43 @@ def list_session_versions(path: str | os.PathLike[str], *, format: str | None = 
 
 
 def sniff(what: Any) -> str | None:
-    """The name of the format that a path or a value (messages, a request body) is in, or None."""
+    """Return the name of the format of a path or a value (messages, a request body), or None."""
     if isinstance(what, str | os.PathLike):
         try:
             return _detect_format(SourceFile(Path(what))).name
         except ReadError:
             return None
-    found = detect_dialect(what)
-    return found.name if found else None
+    dialect = detect_dialect(what)
+    return dialect.name if dialect else None
 
 
 def _detect_format(source: SourceFile) -> SourceFormat:
     best, best_score = None, 0
-    for one in transcript_formats():
-        score = one.sniff(source)
+    for candidate in transcript_formats():
+        score = candidate.sniff(source)
         if score == CERTAIN:
-            return one
+            return candidate
         if score > best_score:
-            best, best_score = one, score
-    if best:
-        return best
-    wire = detect_dialect(load_dialect_sample(source))
-    if wire:
-        return wire
+            best, best_score = candidate, score
+    if found := best or detect_dialect(load_dialect_sample(source)):
+        return found
     raise UnknownFormatError(f"`{source.path}` {_explain_unknown_format(source)}")
 
 
 def _explain_unknown_format(source: SourceFile) -> str:
-    """Why nobody knows a file, as far as a look at it tells."""
+    """Return the likely reason why no format matches a file."""
     if source.path.stat().st_size == 0:
         return "is empty"
     if source.is_database and not source.tables:
-        return "is a database that cannot be read: it is damaged, or empty; get it whole"
+        return "is a database that cannot be read: it is damaged or empty; get a complete copy"
     _, first = next(source.copy_for_session().lines(), (0, b""))
     if source.document is None and not list(source.head) and first.lstrip()[:1] in (b"{", b"["):
-        return "begins like JSON, and is cut off or damaged; get it whole"
-    return f"is in no format known here ({', '.join(format_names())}); `read(path, format=…)` insists"
+        return "begins like JSON, but is truncated or damaged; get a complete copy"
+    return f"matches no known format ({', '.join(format_names())}); choose one with `read(path, format=…)`"
 
 
 def load_dialect_sample(source: SourceFile) -> Any:
-    """What to look at: the document, the first of many conversations, or the lines as messages."""
+    """Return a sample for dialect detection: the document, the first of several conversations, or the head lines."""
     if source.document is not None:
         return source.document
     head = list(source.head)
@@ -119,7 +116,7 @@ def load_dialect_sample(source: SourceFile) -> Any:
 
 
 def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]:
-    """One conversation a document, a line, or (where the lines are messages) a file."""
+    """Read one conversation per document, per line, or (if the lines are messages) per file."""
     stem = source.stem
     if source.document is not None:
         values = {stem: source.read_document()}
@@ -127,7 +124,7 @@ def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]
         rows = [(line, row) for line, _, row in source.records(_JSON_DECODER)]
         values = {f"{stem}-{line}": row for line, row in rows if chosen.sniff(row)}
         for line in (line for line, row in rows if values and f"{stem}-{line}" not in values):
-            source.report(f"a line is no conversation in the format `{chosen.name}`", "skipped", line)
+            source.report(f"a line is not a conversation in the dialect `{chosen.name}`", "skipped", line)
         values = values or {stem: [row for _, row in rows]}
     sessions = [_build_dialect_session(source, chosen, value, id_) for id_, value in values.items()]
     sessions[0] = replace(sessions[0], problems=(*source.problems, *sessions[0].problems))
@@ -140,7 +137,7 @@ def _build_dialect_session(source: SourceFile, chosen: Dialect, value: Any, id_:
     except FormatError as error:
         raise ReadError(f"`{source.path}`: {error}") from error
     odd = [n for n, message in enumerate(history, 1) if is_nonconforming_message(message, chosen.name)]
-    told = f"{len(odd)} messages are not as `{chosen.name}` has them, the first is {odd[0]}" if odd else ""
+    what = f"{len(odd)} messages do not match the schema of `{chosen.name}`; the first is {odd[0]}" if odd else ""
     return Session(
         agent=chosen.name,
         id=id_,
@@ -148,5 +145,5 @@ def _build_dialect_session(source: SourceFile, chosen: Dialect, value: Any, id_:
         segments=(history,),
         records={"message": len(history)},
         title=title_from_prompt([history]),
-        problems=(Problem(told, "kept whole"),) if told else (),
+        problems=(Problem(what, "kept unchanged"),) if odd else (),
     )

@@ -1,7 +1,7 @@
-"""A file of records, read as it is: packed or not, torn or not.
+"""Read a file of records, compressed or not, damaged or not.
 
-Lines are streamed. Whatever is wrong with one of them becomes a problem with its place and what was done, and the
-rest is read. Only a file that cannot be opened at all is an error.
+Lines are streamed. A bad line becomes a problem with its line number and the action taken, and the rest is read. Only
+a file that cannot be opened raises an error.
 """
 
 import io
@@ -29,29 +29,27 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEAD_LINES = 12
+MEBIBYTE = 1 << 20
+BLOCK_BYTES = 1 << 18  # larger blocks need fresh pages from the system each time
 _NON_SPACE = re.compile(r"\S")
 _SURROGATE_ESCAPES = re.compile(r"(\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|\\ud[89a-f][0-9a-f]{2}")
-MEBIBYTE = 1 << 20
-BLOCK_BYTES = 1 << 18  # larger ones cost fresh pages from the system every time
-
-
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ReadLimits(msgspec.Struct, frozen=True):
-    """How much of one file is read before it is taken for damaged or hostile."""
+    """Size limits that protect against damaged or hostile files."""
 
     line: int = 64 * MEBIBYTE
-    """The longest line, in bytes."""
+    """Maximum bytes of a line. Longer lines are skipped."""
     unpacked: int = 4096 * MEBIBYTE
-    """The most that a packed file may unpack to, in bytes."""
+    """Maximum decompressed bytes of a compressed file. The reader ignores the rest."""
 
 
 class CachedIterable:
-    """Values that are made when they are asked for, and then kept."""
+    """An iterable that caches the values of an iterator as it consumes them."""
 
     def __init__(self, values: Iterator[Any]) -> None:
-        """Nothing is made yet."""
+        """Wrap `values` without consuming any."""
         self._cached: list[Any] = []
         self._values = values
 
@@ -72,40 +70,40 @@ _RENAMED_METHODS = {
 
 
 class SourceFile:
-    """One file that is being read, with the problems met so far."""
+    """A file that a reader reads, with the problems met so far."""
 
     def __init__(
         self, path: Path, limits: ReadLimits | None = None, is_wanted: Callable[[str], bool] | None = None
     ) -> None:
-        """Nothing is opened yet. In a store of many sessions, `is_wanted` says by its id which are to be read."""
+        """Open nothing yet. `is_wanted` selects sessions of a database by id; by default all are read."""
         self.path = path
         self.file = str(path)
         self.stem = path.name.split(".")[0]
-        """The name without any of its endings."""
+        """File name without suffixes."""
         self.limits = limits or ReadLimits()
         self.is_wanted = is_wanted or (lambda _: True)
         self.problems: list[Problem] = []
         self._document_problems: list[Problem] = []
-        self._unpack_errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+        self._decompression_errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 
     def copy_for_session(self) -> "SourceFile":
-        """The same file, for one of its sessions: with problems of its own."""
+        """Return a copy for one of the file's sessions, with an empty list of problems."""
         other = copy(self)
         other.problems = []
         return other
 
     def report(self, what: str, done: str, line: int = 0) -> None:
-        """Note something that is not as it should be."""
+        """Record a problem: what is wrong, the action taken, and the line."""
         self.problems.append(Problem(what, done, self.file, line))
 
     def at(self, line: int) -> SourceLocation:
-        """The place of what is read there: a line, or a number in a document."""
+        """Return the location of a line, or of a numbered item in a document."""
         return SourceLocation(self.file, line)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Find what third-party formats still call by an old name."""
+            """Resolve old method names that third-party formats still use."""
             if name not in _RENAMED_METHODS:
                 raise AttributeError(f"'SourceFile' object has no attribute {name!r}")
             current = _RENAMED_METHODS[name]
@@ -113,16 +111,16 @@ class SourceFile:
             return getattr(self, current)
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Every line that is not blank, with its number from 1."""
+        """Yield every line that is not blank, with its number from 1."""
         for first, batch in self._batches():
             for number, line in enumerate(batch, first):
                 if line and not line.isspace():
                     yield number, line
 
     def _batches(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Lines without their ends, those of one block together, and the number of the first.
+        """Yield the number of the first line in each block, and the block's lines without line breaks.
 
-        Splitting blocks is twice as fast as asking line by line.
+        Splitting blocks is twice as fast as reading line by line.
         """
         rest: list[bytes] = []
         size, number = 0, 1
@@ -151,39 +149,42 @@ class SourceFile:
         return b""
 
     def _blocks(self) -> Iterator[bytes]:
-        read = 0
+        size = 0
         with closing(self._open()) as stream:
-            packed = not isinstance(stream, io.FileIO)
-            # `read` of a packed stream waits for a whole block, and loses what it has where the packing is damaged.
-            read_block = cast(io.BufferedReader, stream).read1 if packed else stream.read
+            is_compressed = not isinstance(stream, io.FileIO)
+            # `read` of a compressed stream waits for a whole block, and loses a partial one if the data is damaged.
+            read_block = cast(io.BufferedReader, stream).read1 if is_compressed else stream.read
             while True:
                 try:
                     block = read_block(BLOCK_BYTES)
-                except self._unpack_errors as error:
-                    self.report(f"the packed file is damaged after {read:,} bytes ({error})", "the rest was not read")
+                except self._decompression_errors as error:
+                    self.report(f"the compressed file is damaged after {size:,} bytes ({error})", "ignored the rest")
                     return
                 if not block:
                     return
                 yield block
-                read += len(block)
-                if packed and read > self.limits.unpacked:
-                    self.report(f"unpacks to more than {self.limits.unpacked:,} bytes", "the rest was not read")
+                size += len(block)
+                if is_compressed and size > self.limits.unpacked:
+                    self.report(f"decompresses to more than {self.limits.unpacked:,} bytes", "ignored the rest")
                     return
 
     def records(
-        self, decoder: "msgspec.json.Decoder[RowT]", loose: "msgspec.json.Decoder[RowT] | None" = None
+        self, decoder: "msgspec.json.Decoder[RowT]", lenient: "msgspec.json.Decoder[RowT] | None" = None
     ) -> Iterator[tuple[int, bytes, RowT]]:
-        """Every record: line number, the line as it stands, the decoded row; `loose` takes what `decoder` refuses."""
-        decode, decode_loosely = decoder.decode, (loose or decoder).decode
+        """Yield the line number, the raw line and the decoded row of every record.
+
+        `lenient` decodes lines that `decoder` rejects. A line that both reject is repaired if possible.
+        """
+        decode, decode_leniently = decoder.decode, (lenient or decoder).decode
         for first, batch in self._batches():
             for number, line in enumerate(batch, first):
                 try:
                     yield number, line, decode(line)
                 except _DECODE_ERRORS:
                     if line and not line.isspace():
-                        yield from self._decode_refused_line(number, line, decode_loosely)
+                        yield from self._decode_rejected_line(number, line, decode_leniently)
 
-    def _decode_refused_line(
+    def _decode_rejected_line(
         self, number: int, line: bytes, decode: Callable[[bytes], RowT]
     ) -> Iterator[tuple[int, bytes, RowT]]:
         try:
@@ -193,41 +194,41 @@ class SourceFile:
                 yield number, text, decode(text)
 
     def repair_line(self, number: int, line: bytes) -> list[bytes]:
-        """What can be saved of a line that does not decode: the JSON objects in it, as clean text."""
+        """Return the JSON objects in a line that does not decode, as valid JSON."""
         text = _decode_text(line)
         if not text:
             self.report("a line of NUL bytes", "skipped", number)
             return []
-        found, rest = _split_json_values(text)
-        if not found:
-            self.report(f"a line is not a JSON object, or torn: {text[:60]!r}", "skipped", number)
+        values, rest = _split_json_values(text)
+        if not values:
+            self.report(f"a line is not a JSON object, or is truncated: {text[:60]!r}", "skipped", number)
             return []
-        done = f"{len(found)} records read from it" if len(found) > 1 else "read without what is wrong in it"
-        self.report("a line is not clean JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
-        return [_clean_json(value) for value in found]
+        done = f"{len(values)} records read from it" if len(values) > 1 else "read without the invalid parts"
+        self.report("a line is not valid JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
+        return [_encode_clean_json(value) for value in values]
 
     @cached_property
     def head(self) -> "CachedIterable":
-        """The first few lines as JSON values, for a look at what this is; what does not decode is left out."""
+        """The first lines as JSON values, to detect the format. Lines that do not decode are omitted."""
         return CachedIterable(self._read_head())
 
     @cached_property
     def is_database(self) -> bool:
-        """Whether it is a SQLite file: one without lines."""
+        """True for a SQLite file."""
         try:
-            if not self.path.is_file():  # what is taken from a pipe is gone
+            if not self.path.is_file():  # reading from a pipe would consume the data
                 return False
-            with self.path.open("rb") as peek:
-                return peek.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+            with self.path.open("rb") as file:
+                return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
         except OSError:
             return False
 
     @cached_property
     def tables(self) -> Mapping[str, frozenset[str]]:
-        """The columns of each table of a database; nothing where it is none, or cannot be read."""
+        """The columns of each table; empty if the file is not a readable database."""
         if not self.is_database:
             return {}
-        from thresher.transcripts.sqlite_source import open_read_only, read_table_columns  # noqa: PLC0415 - it brings libraries of its own
+        from thresher.transcripts.sqlite_source import open_read_only, read_table_columns  # noqa: PLC0415 - imports sqlite3 and tempfile
 
         try:
             with open_read_only(self.path) as connection:
@@ -236,7 +237,7 @@ class SourceFile:
             return {}
 
     def has_tables(self, **wanted: str) -> bool:
-        """Whether a database has these tables, each with at least these columns; names have spaces between."""
+        """Return whether a database has these tables, each with at least these space-separated columns."""
         return all(frozenset(names.split()) <= self.tables.get(table, frozenset()) for table, names in wanted.items())
 
     def _read_head(self) -> Iterator[Any]:
@@ -248,21 +249,19 @@ class SourceFile:
             except (ValueError, RecursionError):
                 if line.strip() in (b"{", b"["):
                     return
-                found, rest = _split_json_values(_decode_text(line))
-                yield from [] if rest else found
+                values, rest = _split_json_values(_decode_text(line))
+                yield from [] if rest else values
             if number >= HEAD_LINES:
                 return
 
     @cached_property
     def document(self) -> Any:
-        """The whole file as one JSON value, or None where it is a row of records or no JSON at all."""
+        """The whole file as one JSON value, or None if it is a list of records or not JSON."""
         head = list(self.head)
-        if self.is_database:
-            return None
-        if len(head) > 1 and all(isinstance(value, dict | list) for value in head):
+        if self.is_database or (len(head) > 1 and all(isinstance(value, dict | list) for value in head)):
             return None
         whole = SourceFile(self.path, self.limits)
-        # Not its first line: a document may be one line, longer than any record.
+        # Read a block and not a line: a document on one line may exceed the limit for a line.
         first = next(SourceFile(self.path, self.limits)._blocks(), b"").lstrip()
         if not _decode_text(first[:100]).startswith(("{", "[")):
             return None
@@ -276,62 +275,62 @@ class SourceFile:
             return self._repair_document(whole, data)
 
     def _repair_document(self, whole: "SourceFile", data: bytes) -> Any:
-        found, rest = _split_json_values(_decode_text(data), kinds=dict | list)
-        if len(found) != 1 or rest:
+        values, rest = _split_json_values(_decode_text(data), kinds=dict | list)
+        if len(values) != 1 or rest:
             return None
         try:
-            clean = load_json(_clean_json(found[0]))
+            clean = load_json(_encode_clean_json(values[0]))
         except RecursionError:
             return None
-        whole.report("the file is not clean JSON", "read without what is wrong in it")
+        whole.report("the file is not valid JSON", "read without the invalid parts")
         return clean
 
     def read_document(self) -> Any:
-        """The document, for good: what was wrong with it is now a problem of this reading."""
+        """Return `document`, and add the problems of decoding it to `problems`."""
         document = self.document
         self.problems += self._document_problems
         return document
 
     def _open(self) -> IO[bytes]:
         try:
-            with self.path.open("rb") as peek:
-                magic = peek.read(4)
+            with self.path.open("rb") as file:
+                magic = file.read(4)
             if magic.startswith(GZIP_MAGIC):
-                import gzip  # noqa: PLC0415 - only where a packed file is met
+                import gzip  # noqa: PLC0415 - only needed for compressed files
 
                 return cast(IO[bytes], gzip.open(self.path, "rb"))
             if magic == ZSTD_MAGIC:
-                packing = import_zstd()
-                self._unpack_errors = (OSError, EOFError, packing.ZstdError)
-                return cast(IO[bytes], packing.open(self.path, "rb"))
+                zstd = import_zstd()
+                self._decompression_errors = (OSError, EOFError, zstd.ZstdError)
+                return cast(IO[bytes], zstd.open(self.path, "rb"))
             return cast(IO[bytes], self.path.open("rb", buffering=0))
         except IsADirectoryError as error:
-            raise ReadError(f"`{self.path}` is a folder; name a file in it") from error
+            raise ReadError(f"`{self.path}` is a folder; pass a file in it") from error
         except OSError as error:
             raise ReadError(f"`{self.path}` cannot be read: {error.strerror or error}") from error
 
 
 def import_zstd() -> Any:
-    """The library that packs and unpacks zstd: part of Python from 3.14 on."""
+    """Import the zstd module: of the standard library from Python 3.14 on, else the backport."""
     try:
         from compression import zstd  # noqa: PLC0415 - from Python 3.14 on
     except ImportError:
-        from backports import zstd  # noqa: PLC0415 - only where a packed file is met
+        from backports import zstd  # noqa: PLC0415 - only needed for compressed files
     return zstd
 
 
 def _decode_text(data: bytes) -> str:
-    """Text without a byte order mark and NULs, wrong bytes replaced."""
+    """Decode UTF-8 without a byte order mark and NULs; replace invalid bytes."""
     return data.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"").decode("utf-8", "replace").strip()
 
 
 def _split_json_values(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
-    """The JSON values that stand one after another at the start of a text, and what is left."""
+    """Decode consecutive JSON values at the start of a text, and return them with the rest of the text."""
     decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, parse_float=_parse_finite_float)
     values: list[Any] = []
     start = 0
-    while found := _NON_SPACE.search(text, start):
-        start = found.start()
+    while match := _NON_SPACE.search(text, start):
+        start = match.start()
         try:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
@@ -344,11 +343,11 @@ def _split_json_values(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
 
 
 def _parse_finite_float(text: str) -> float | None:
-    """JSON has no infinity: a number past what a float holds becomes null."""
+    """Parse a float; return None for one that overflows, since JSON cannot encode infinity."""
     number = float(text)
     return number if isfinite(number) else None
 
 
-def _clean_json(value: Any) -> bytes:
-    """The value as JSON text without lone surrogates, which no file or request can hold."""
-    return _SURROGATE_ESCAPES.sub(lambda found: found[0] if found[1] else r"\ufffd", json.dumps(value)).encode()
+def _encode_clean_json(value: Any) -> bytes:
+    """Encode a value as JSON, and replace lone surrogates, which UTF-8 cannot encode."""
+    return _SURROGATE_ESCAPES.sub(lambda match: match[0] if match[1] else r"\ufffd", json.dumps(value)).encode()

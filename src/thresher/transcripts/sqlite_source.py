@@ -1,14 +1,16 @@
-"""Another program's SQLite file, read without leaving a trace of it.
+"""Read another program's SQLite file without changing anything in its folder.
 
-A database either keeps its newest changes in a journal beside it (`-wal`), with a map of that journal (`-shm`) while
-it is in use, or writes into itself and keeps beside it what it would need to undo that (`-journal`).
+A database in WAL mode keeps its newest changes in a journal (`-wal`), and an index of the journal in shared memory
+(`-shm`) while it is in use. A database in any other mode writes to itself, and keeps the pages for a rollback in
+`-journal`.
 
-In the first kind, reading takes a place in the map, and no more, while the map is there. Without map and journal the
-file is all there is, and is read as if nobody could write it: SQLite would create both otherwise. A journal without its
-map could only be read by writing, so a copy is read. In the second kind reading takes a lock, for which a writer is
-waited for; only where a change was cut short, and would have to be undone first, a copy is read.
+- WAL mode with `-wal` and `-shm`: reading registers a read lock in `-shm` and writes nothing else.
+- WAL mode without both: the file is complete. It is opened as immutable, or SQLite would create both files.
+- WAL mode with `-wal` only: recovery would write, so a copy is read.
+- Other modes: reading takes a shared lock and waits for a writer. If a transaction was interrupted and a rollback is
+  pending, a copy is read.
 
-Where no lock is taken, somebody may write after all: what was read of a file that changed meanwhile is not believed.
+An immutable file and a copy are read without a lock, so a file that changes meanwhile is an error.
 """
 
 import os
@@ -25,55 +27,56 @@ from thresher.model.jsontext import load_json
 from thresher.store.sqlite_file import connect_to_uri
 
 LOCK_TIMEOUT_SECONDS = 10.0
-"""Seconds that a writer is waited for."""
+"""Seconds to wait for a writer's lock."""
 READ_VERSION_OFFSET = 19
-"""The place in a file's head that says how it is to be read."""
+"""Offset of the read version in the file header."""
 WAL_READ_VERSION = 2
 
 
 @contextmanager
-def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that can only read, and sees the database as it is at one moment; rows by name."""
+def open_read_only(path: Path, *, lock_timeout: float = LOCK_TIMEOUT_SECONDS) -> Iterator[sqlite3.Connection]:
+    """Open a read-only connection to a snapshot of the database. Rows are addressed by column name."""
     try:
         with ExitStack() as stack:
-            # What belongs to a file lies beside it, not beside a link to it.
-            yield _connect(stack, Path(os.path.realpath(path)))
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # names in a damaged file may be no text
-        raise ReadError(f"`{path}` cannot be read as a database: {error}; try again, or give a copy of it") from error
+            # The journals are next to the file, not next to a link to it.
+            yield _connect(stack, Path(os.path.realpath(path)), lock_timeout)
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may contain undecodable names
+        raise ReadError(f"`{path}` cannot be read as a database: {error}; try again, or pass a copy of it") from error
 
 
 def read_table_columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """The columns of every table."""
-    asked = "SELECT t.name, c.name FROM sqlite_master AS t JOIN pragma_table_info(t.name) AS c"
-    found: dict[str, set[str]] = {}
-    for table, column in connection.execute(asked):
-        found.setdefault(table, set()).add(column)
-    return {table: frozenset(names) for table, names in found.items()}
+    """Return the columns of every table."""
+    query = "SELECT t.name, c.name FROM sqlite_master AS t JOIN pragma_table_info(t.name) AS c"
+    columns: dict[str, set[str]] = {}
+    for table, column in connection.execute(query):
+        columns.setdefault(table, set()).add(column)
+    return {table: frozenset(names) for table, names in columns.items()}
 
 
 def decode_json_column(value: Any) -> Any:
-    """The JSON in a column; None where it is none."""
+    """Decode the JSON in a column; return None if it is not valid JSON."""
     try:
         return load_json(value) if isinstance(value, str | bytes) else None
     except (ValueError, RecursionError):
         return None
 
 
-def _connect(stack: ExitStack, path: Path) -> sqlite3.Connection:
-    journal, its_map = _sibling_path(path, "-wal"), _sibling_path(path, "-shm")
-    if not (_is_wal(path) or journal.exists()):
+def _connect(stack: ExitStack, path: Path, lock_timeout: float) -> sqlite3.Connection:
+    wal, shm = _sibling_path(path, "-wal"), _sibling_path(path, "-shm")
+    uri = f"{path.as_uri()}?mode=ro"
+    if not (_is_wal(path) or wal.exists()):
         try:
-            return _connect_to_uri(stack, f"{path.as_uri()}?mode=ro")
+            return _connect_to_uri(stack, uri, lock_timeout)
         except sqlite3.OperationalError as error:
             if not _needs_write_access(error):
                 raise
-            return _connect_to_copy(stack, path)
-    if journal.exists() and _size_or_zero(its_map):
-        return _connect_to_uri(stack, f"{path.as_uri()}?mode=ro")
-    if _size_or_zero(journal):
-        return _connect_to_copy(stack, path)
-    stack.enter_context(_ensure_unchanged(path))
-    return _connect_to_uri(stack, f"{path.as_uri()}?mode=ro&immutable=1")
+            uri = _copy_database(stack, path)
+    elif _size_or_zero(wal) and not _size_or_zero(shm):
+        uri = _copy_database(stack, path)
+    elif not (wal.exists() and _size_or_zero(shm)):
+        stack.enter_context(_ensure_unchanged(path))
+        uri += "&immutable=1"
+    return _connect_to_uri(stack, uri, lock_timeout)
 
 
 def _is_wal(path: Path) -> bool:
@@ -85,18 +88,19 @@ def _needs_write_access(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
-def _connect_to_copy(stack: ExitStack, path: Path) -> sqlite3.Connection:
+def _copy_database(stack: ExitStack, path: Path) -> str:
+    """Copy a database and its journals to a temporary folder, and return the URI of the copy."""
     copy = Path(stack.enter_context(TemporaryDirectory(prefix="thresher-")), "copy")
-    journals = [end for end in ("-wal", "-journal") if _size_or_zero(_sibling_path(path, end))]
-    with _ensure_unchanged(path, *(_sibling_path(path, end) for end in journals)):
-        for end in ("", *journals):
-            shutil.copyfile(_sibling_path(path, end), _sibling_path(copy, end))
-    return _connect_to_uri(stack, f"{copy.absolute().as_uri()}?mode=rw")
+    suffixes = ["", *(suffix for suffix in ("-wal", "-journal") if _size_or_zero(_sibling_path(path, suffix)))]
+    with _ensure_unchanged(*(_sibling_path(path, suffix) for suffix in suffixes)):
+        for suffix in suffixes:
+            shutil.copyfile(_sibling_path(path, suffix), _sibling_path(copy, suffix))
+    return f"{copy.absolute().as_uri()}?mode=rw"
 
 
 @contextmanager
 def _ensure_unchanged(*paths: Path) -> Iterator[None]:
-    """Raise `OSError` where one of the files was written to meanwhile."""
+    """Raise `OSError` if one of the files changes inside the block."""
     before = [_file_version(path) for path in paths]
     yield
     if [_file_version(path) for path in paths] != before:
@@ -108,17 +112,17 @@ def _file_version(path: Path) -> tuple[int, int]:
     return facts.st_size, facts.st_mtime_ns
 
 
-def _connect_to_uri(stack: ExitStack, address: str) -> sqlite3.Connection:
-    connection = stack.enter_context(closing(connect_to_uri(address, timeout=LOCK_TIMEOUT_SECONDS)))
+def _connect_to_uri(stack: ExitStack, uri: str, lock_timeout: float) -> sqlite3.Connection:
+    connection = stack.enter_context(closing(connect_to_uri(uri, timeout=lock_timeout)))
     connection.row_factory = sqlite3.Row
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     connection.execute("BEGIN")
-    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the moment begins with the first look
+    connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the snapshot begins with the first read
     return connection
 
 
-def _sibling_path(path: Path, end: str) -> Path:
-    return path.with_name(path.name + end)
+def _sibling_path(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
 
 
 def _size_or_zero(path: Path) -> int:

@@ -1,18 +1,19 @@
-"""From single model calls to conversations: each call is told with the whole history that it was given.
+"""Stitch logged model calls, each with its whole input history, into threads: one per conversation.
 
-A message is known again by a mark: its role and words, and the ids of calls, so that an answer is known in whatever
-form it is given back. A system's prompt is known by its beginning: further on it may tell the time, or the open files.
+Messages are compared by fingerprint: role, text and call ids, so that a later input matches an answer in whatever form
+it repeats it. The fingerprint of a system prompt covers only the start, since the rest can contain the time or a list
+of open files.
 
-What a call was given is compared with the threads so far, message by message. A call goes on with a thread that it
-extends, that it repeats up to the last answer, or whose last message it holds. One that goes back behind an answer
-takes back what followed. Anything else begins a thread.
+The input of each call is compared with the existing threads. A call continues a thread whose messages are a prefix of
+the input, whose messages before the last answer are, or whose last message the input contains. A call whose input
+branches off before an answer rewinds the messages after that point. Any other call starts a new thread.
 
-A thread that begins with less than another one had, shares some of it, and is gone on with while the other is not, is
-the other after a compaction. All comparisons are by hash, so the time is that of reading the histories once.
+A thread is the next segment of an earlier one, after a compaction, if it starts with fewer messages, shares some of
+them, and continues after the earlier thread ends. Comparisons use hashes, so the time is linear in the input size.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from msgspec.structs import replace
 
@@ -29,288 +30,289 @@ from thresher.transcripts.pairing import pair_chat_messages
 
 
 class CallThread:
-    """One conversation, as far as it is known."""
+    """The model calls of one conversation."""
 
-    def __init__(self, ask: LoggedCall, number: int, file: str) -> None:
-        """An empty one, which the call of that number begins."""
+    def __init__(self, call: LoggedCall, number: int, file: str) -> None:
+        """Create an empty thread for `call`, the first one, which is the `number`-th call by time."""
         self.model_calls: list[LoggedCall] = []
         self.calls_by_message_id: dict[str, LoggedCall] = {}
-        """The call that each answer came by, by the id of the message."""
-        self.agent_key = ask.agent_key
+        """Model call by the id of its answer."""
+        self.agent_key = call.agent_key
         self.entries: list[MarkedMessage] = []
         self.prefix_hashes: list[int] = []
-        """What stands up to each row, as one mark."""
+        """Hash of all entries up to and including each entry."""
         self.earlier_segments: list[list[Message]] = []
-        """What the model was given before each compaction."""
+        """Messages before each compaction."""
         self.branches: list[tuple[str, list[Message]]] = []
-        """What was taken back, and after which message."""
+        """Id of the message before each rewound branch, and its messages."""
         self.answer_start = 0
-        """Where the last answer begins."""
+        """Index of the first entry of the last answer."""
         self.first_call_number = self.last_call_number = number
-        """The numbers of its first and its last call, by time."""
-        self.initial_input_count = len(ask.input_messages)
-        """How many messages its first call was given."""
+        """Numbers of the first and last calls, by time."""
+        self.initial_input_count = len(call.input_messages)
+        """Number of input messages of the first call."""
         self.known_fingerprints: set[int] = set()
-        """The words of all that was ever in it."""
+        """Text fingerprints of all entries so far."""
         self._file = file
 
-    def append_call(self, ask: LoggedCall, given: Iterable[MarkedMessage]) -> None:
-        """What is new of what a call was given, and its answer."""
-        self.model_calls.append(ask._replace(input_messages=(), output_messages=(), alternatives=()))
-        place = SourceLocation(self._file, ask.line)
-        for number, row in enumerate(given):
-            facts = {"id": f"{ask.number}-{number}", "source": place}
-            came = [replace(message, time=message.time or ask.start, **facts) for message in row.messages]
-            self._append_entry(row._replace(messages=tuple(came)))
+    def append_call(self, call: LoggedCall, new_input: Iterable[MarkedMessage]) -> None:
+        """Append the new input messages of a call, and its answer."""
+        self.model_calls.append(call._replace(input_messages=(), output_messages=(), alternatives=()))
+        location = SourceLocation(self._file, call.line)
+        for number, entry in enumerate(new_input):
+            id_ = f"{call.number}-{number}"
+            messages = [
+                replace(message, id=id_, source=location, time=message.time or call.start) for message in entry.messages
+            ]
+            self._append_entry(entry._replace(messages=tuple(messages)))
         self.answer_start = len(self.entries)
-        for number, message in enumerate(ask.output_messages):
-            told = replace(
+        for number, message in enumerate(call.output_messages):
+            answer = replace(
                 message,
-                id=f"{ask.number}-answer-{number}" if number else f"{ask.number}",
-                source=place,
-                time=ask.end or ask.start,
-                model=ask.model,
-                usage=None if number else ask.usage,
+                id=f"{call.number}-answer-{number}" if number else f"{call.number}",
+                source=location,
+                time=call.end or call.start,
+                model=call.model,
+                usage=None if number else call.usage,
             )
-            self.calls_by_message_id[told.id] = self.model_calls[-1]
-            self._append_entry(fingerprint_message(message)._replace(messages=(told,)))
-        for number, message in enumerate(ask.alternatives):
-            other = replace(message, id=f"{ask.number}-choice-{number}", source=place, model=ask.model)
-            self._add_branch(self.answer_start, [other])
+            self.calls_by_message_id[answer.id] = self.model_calls[-1]
+            self._append_entry(fingerprint_message(message)._replace(messages=(answer,)))
+        for number, message in enumerate(call.alternatives):
+            choice = replace(message, id=f"{call.number}-choice-{number}", source=location, model=call.model)
+            self._add_branch(self.answer_start, [choice])
 
-    def _append_entry(self, row: MarkedMessage) -> None:
-        self.entries.append(row)
-        self.known_fingerprints.add(row.text_fingerprint)
-        self.prefix_hashes.append(hash((self.prefix_hashes[-1] if self.prefix_hashes else 0, row.fingerprint)))
+    def _append_entry(self, entry: MarkedMessage) -> None:
+        self.entries.append(entry)
+        self.known_fingerprints.add(entry.text_fingerprint)
+        self.prefix_hashes.append(hash((self.prefix_hashes[-1] if self.prefix_hashes else 0, entry.fingerprint)))
 
-    def restate_answer(self, given: Sequence[MarkedMessage]) -> None:
-        """Know the last answer by the messages that it was given back as."""
-        said = [message for row in self.entries[self.answer_start :] for message in row.messages]
+    def restate_answer(self, restated: Sequence[MarkedMessage]) -> None:
+        """Replace the fingerprints of the last answer by those of the messages that a later input repeats it as."""
+        answer = [message for entry in self.entries[self.answer_start :] for message in entry.messages]
         del self.entries[self.answer_start :], self.prefix_hashes[self.answer_start :]
-        for number, row in enumerate(given):
-            is_last = number == len(given) - 1
-            self._append_entry(row._replace(messages=tuple(said[number:] if is_last else said[number : number + 1])))
+        for number, entry in enumerate(restated):
+            end = None if number == len(restated) - 1 else number + 1
+            self._append_entry(entry._replace(messages=tuple(answer[number:end])))
 
-    def rewind_to(self, place: int) -> None:
-        """Take back what stands from a place on."""
-        self._add_branch(place, [message for row in self.entries[place:] for message in row.messages])
-        del self.entries[place:], self.prefix_hashes[place:]
+    def rewind_to(self, index: int) -> None:
+        """Move the entries from an index on to a branch."""
+        self._add_branch(index, [message for entry in self.entries[index:] for message in entry.messages])
+        del self.entries[index:], self.prefix_hashes[index:]
 
-    def _add_branch(self, place: int, messages: list[Message]) -> None:
-        before = (self.entries[number].messages for number in range(place - 1, -1, -1))
-        after = next((found[-1].id for found in before if found), "")
+    def _add_branch(self, index: int, messages: list[Message]) -> None:
+        before = (self.entries[number].messages for number in reversed(range(index)))
+        after = next((earlier[-1].id for earlier in before if earlier), "")
         self.branches += [(after, messages)] if messages else []
 
-    def start_segment_after_compaction(self, rows: Sequence[MarkedMessage], ask: LoggedCall) -> None:
-        """Begin anew with what is left after a compaction."""
-        left = self.build_compacted_messages(rows, ask)
+    def start_segment_after_compaction(self, entries: Sequence[MarkedMessage], call: LoggedCall) -> None:
+        """Begin a segment with the entries that remain after a compaction."""
+        remaining = self.build_compacted_messages(entries, call)
         self.earlier_segments.append(self.messages)
         self.entries, self.prefix_hashes = [], []
-        for row, messages in zip(rows, left, strict=True):
-            self._append_entry(row._replace(messages=messages))
+        for entry, messages in zip(entries, remaining, strict=True):
+            self._append_entry(entry._replace(messages=messages))
         self.answer_start = len(self.entries)
 
-    def build_compacted_messages(self, rows: Iterable[MarkedMessage], ask: LoggedCall) -> list[tuple[Message, ...]]:
-        """What a call was given in the place of this thread: what is known is carried, the rest is its summary."""
-        known = {row.text_fingerprint: row.messages for row in self.entries}
-        place = SourceLocation(self._file, ask.line)
+    def build_compacted_messages(self, entries: Iterable[MarkedMessage], call: LoggedCall) -> list[tuple[Message, ...]]:
+        """Return the messages of a call after a compaction: known ones marked as carried, the others as summaries."""
+        known = {entry.text_fingerprint: entry.messages for entry in self.entries}
+        location = SourceLocation(self._file, call.line)
         return [
-            tuple(mark_carried(known[row.text_fingerprint]))
-            if row.text_fingerprint in known
+            tuple(mark_carried(known[entry.text_fingerprint]))
+            if entry.text_fingerprint in known
             else tuple(
-                make_summary_message(message, f"{ask.number}-left-{number}", place, ask.start)
-                for message in row.messages
+                make_summary_message(message, f"{call.number}-left-{number}", location, call.start)
+                for message in entry.messages
             )
-            for number, row in enumerate(rows)
+            for number, entry in enumerate(entries)
         ]
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the last segment."""
-        return [message for row in self.entries for message in row.messages]
+        """Messages of the last segment."""
+        return [message for entry in self.entries for message in entry.messages]
 
     def histories(self) -> list[History]:
-        """What the model was given, in segments."""
-        found, before = [], 0
+        """Return the history of each segment."""
+        histories: list[History] = []
+        before = 0
         for messages in (*self.earlier_segments, self.messages):
-            found.append(History(tuple(pair_chat_messages(messages, before)), self.model_calls[-1].tools))
-            before += len(found[-1])
-        return found
+            histories.append(History(tuple(pair_chat_messages(messages, before)), self.model_calls[-1].tools))
+            before += len(histories[-1])
+        return histories
 
     def iter_rewound_branches(self) -> Iterator[AbandonedBranch]:
-        """What was taken back."""
-        found = ((after, tuple(pair_chat_messages(messages))) for after, messages in self.branches)
-        return (AbandonedBranch(History(messages), after) for after, messages in found)
+        """Yield the rewound branches."""
+        for after, messages in self.branches:
+            yield AbandonedBranch(History(tuple(pair_chat_messages(messages))), after)
 
 
 class ThreadStitcher:
-    """All conversations of a file; calls are added in the order of time."""
+    """Assigns the model calls of a file to threads. Calls must be added in the order of time."""
 
     def __init__(self, file: str) -> None:
-        """None yet."""
+        """Start without threads."""
         self._threads: list[CallThread] = []
         self._count = 0
         self._file = file
         self._threads_by_prefix: dict[tuple[str, str, int], CallThread] = {}
-        """Thread by conversation, agent, and what stands up to any of its rows."""
+        """Thread by conversation id, agent and prefix hash of any entry."""
         self._threads_by_end: dict[tuple[str, int], CallThread] = {}
+        """Thread by conversation id and prefix hash of the last entry."""
         self._threads_by_last_message: dict[tuple[str, str, int], CallThread] = {}
-        """Thread by conversation, agent, and last message."""
+        """Thread by conversation id, agent, and fingerprint of the last message or the last one before its answer."""
         self._threads_by_call_id: dict[tuple[str, str], CallThread] = {}
+        """Thread by conversation id and id of a call in the last answer."""
         self._agent_aliases: dict[str, str] = {}
-        """The agent that began what another goes on with: a run each turn of one conversation."""
+        """Agent key → key of the agent that started the thread. Some agents get a new key for each turn."""
         self._newest_by_conversation: dict[str, CallThread] = {}
-        """Thread by conversation: the one that was gone on with last."""
+        """Thread by conversation id: the latest to continue."""
 
-    def add(self, ask: LoggedCall) -> None:
-        """Add a call to the thread that it belongs to."""
-        given = [fingerprint_message(message) for message in ask.input_messages]
-        thread = self._continue_thread(ask, given)
+    def add(self, call: LoggedCall) -> None:
+        """Add a model call to the matching thread, or to a new one."""
+        entries = [fingerprint_message(message) for message in call.input_messages]
+        thread = self._continue_thread(call, entries)
         if thread is None:
-            thread = CallThread(ask, self._count, self._file)
+            thread = CallThread(call, self._count, self._file)
             self._threads.append(thread)
-            thread.append_call(ask, given)
+            thread.append_call(call, entries)
         thread.last_call_number = self._count
         self._count += 1
-        self._index_thread(thread, ask)
+        self._index_thread(thread, call)
 
-    def _index_thread(self, thread: CallThread, ask: LoggedCall) -> None:
-        """Make a thread known by what it is now."""
-        agent = self._agent_aliases[ask.agent_key] = thread.agent_key
-        for place in range(len(thread.prefix_hashes) - 1, -1, -1):
-            key = (ask.conversation_id, agent, thread.prefix_hashes[place])
+    def _index_thread(self, thread: CallThread, call: LoggedCall) -> None:
+        """Update the indexes for the current state of a thread."""
+        agent = self._agent_aliases[call.agent_key] = thread.agent_key
+        for prefix_hash in reversed(thread.prefix_hashes):
+            key = (call.conversation_id, agent, prefix_hash)
             if self._threads_by_prefix.get(key) is thread:
                 break
             self._threads_by_prefix[key] = thread
         if thread.entries:
-            self._threads_by_end[ask.conversation_id, thread.prefix_hashes[-1]] = thread
-            for row in (thread.entries[thread.answer_start - 1 : thread.answer_start], thread.entries[-1:]):
-                self._threads_by_last_message |= {(ask.conversation_id, agent, one.fingerprint): thread for one in row}
-        self._threads_by_call_id |= {
-            (ask.conversation_id, call.id): thread
-            for message in ask.output_messages
-            for call in message.calls
-            if call.id
-        }
-        if ask.conversation_id:
-            self._newest_by_conversation[ask.conversation_id] = thread
+            self._threads_by_end[call.conversation_id, thread.prefix_hashes[-1]] = thread
+            for entry in (*thread.entries[thread.answer_start - 1 : thread.answer_start], thread.entries[-1]):
+                self._threads_by_last_message[call.conversation_id, agent, entry.fingerprint] = thread
+        for message in call.output_messages:
+            for tool_call in message.calls:
+                if tool_call.id:
+                    self._threads_by_call_id[call.conversation_id, tool_call.id] = thread
+        if call.conversation_id:
+            self._newest_by_conversation[call.conversation_id] = thread
 
-    def _continue_thread(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
-        """The thread that a call goes on with, after it has."""
-        states = [0]
-        for row in given:
-            states.append(hash((states[-1], row.fingerprint)))
-        thread, shared = self._find_longest_prefix(ask, states)
+    def _continue_thread(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
+        """Append a call to the thread that it continues, and return that thread."""
+        hashes = [0]
+        for entry in entries:
+            hashes.append(hash((hashes[-1], entry.fingerprint)))
+        thread, shared = self._find_longest_prefix(call, hashes)
         if thread and shared == len(thread.entries):
-            thread.append_call(ask, given[shared:])
+            thread.append_call(call, entries[shared:])
             return thread
-        if thread and shared >= thread.answer_start and _continue_after_answer(thread, ask, given, thread.answer_start):
+        start = thread.answer_start if thread else 0
+        if thread and shared >= start and _continue_after_answer(thread, call, entries, start):
             return thread
-        for place in range(len(given), 0, -1):
-            other = self._threads_by_end.get((ask.conversation_id, states[place]))
-            if other and other.prefix_hashes[-1:] == [states[place]] and _is_sibling_agent(other, ask):
-                other.append_call(ask, given[place:])
+        for index in range(len(entries), 0, -1):
+            other = self._threads_by_end.get((call.conversation_id, hashes[index]))
+            if other and other.prefix_hashes[-1:] == [hashes[index]] and _is_sibling_agent(other, call):
+                other.append_call(call, entries[index:])
                 return other
-        if other := self._continue_by_last_message(ask, given):
+        if other := self._continue_by_last_message(call, entries):
             return other
-        if thread and any(row.role == "assistant" for row in given[:shared]):
+        if thread and any(entry.role == "assistant" for entry in entries[:shared]):
             thread.rewind_to(shared)
-            thread.append_call(ask, given[shared:])
+            thread.append_call(call, entries[shared:])
             return thread
-        return self._continue_by_call_id(ask, given) or self._continue_by_conversation_id(ask, given)
+        return self._continue_by_call_id(call, entries) or self._continue_by_conversation_id(call, entries)
 
-    def _find_longest_prefix(self, ask: LoggedCall, states: Sequence[int]) -> tuple[CallThread | None, int]:
-        """The agent's thread that shares the longest beginning, and how long that is."""
-        agent = self._agent_aliases.get(ask.agent_key, ask.agent_key)
-        for place in range(len(states) - 1, 0, -1):
-            thread = self._threads_by_prefix.get((ask.conversation_id, agent, states[place]))
-            if thread and len(thread.prefix_hashes) >= place and thread.prefix_hashes[place - 1] == states[place]:
-                return thread, place
+    def _find_longest_prefix(self, call: LoggedCall, hashes: Sequence[int]) -> tuple[CallThread | None, int]:
+        """Return the agent's thread that shares the longest prefix with the input, and the length of the prefix."""
+        agent = self._agent_aliases.get(call.agent_key, call.agent_key)
+        for length in range(len(hashes) - 1, 0, -1):
+            thread = self._threads_by_prefix.get((call.conversation_id, agent, hashes[length]))
+            if thread and len(thread.prefix_hashes) >= length and thread.prefix_hashes[length - 1] == hashes[length]:
+                return thread, length
         return None, 0
 
-    def _continue_by_last_message(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
-        """A thread whose last message, or the last before its answer, was given: what stands before it was changed."""
-        agent = self._agent_aliases.get(ask.agent_key, ask.agent_key)
-        for place in range(len(given) - 1, -1, -1):
-            thread = self._threads_by_last_message.get((ask.conversation_id, agent, given[place].fingerprint))
-            if not thread or (not ask.is_truncated and given[0].fingerprint != thread.entries[0].fingerprint):
+    def _continue_by_last_message(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
+        """Continue a thread whose last message, or last one before its answer, is in an otherwise changed input."""
+        agent = self._agent_aliases.get(call.agent_key, call.agent_key)
+        for index in range(len(entries) - 1, -1, -1):
+            fingerprint = entries[index].fingerprint
+            thread = self._threads_by_last_message.get((call.conversation_id, agent, fingerprint))
+            if not thread or (not call.is_truncated and entries[0].fingerprint != thread.entries[0].fingerprint):
                 continue
-            is_last = thread.entries[-1].fingerprint == given[place].fingerprint
-            if not is_last and (
-                not thread.answer_start
-                or thread.entries[thread.answer_start - 1].fingerprint != given[place].fingerprint
-            ):
-                continue
-            if not is_last:
-                if _continue_after_answer(thread, ask, given, place + 1):
+            if thread.entries[-1].fingerprint != fingerprint:
+                start = thread.answer_start
+                is_before_answer = start > 0 and thread.entries[start - 1].fingerprint == fingerprint
+                if is_before_answer and _continue_after_answer(thread, call, entries, index + 1):
                     return thread
                 continue
-            is_new = any(row.text_fingerprint not in thread.known_fingerprints for row in given[:place])
-            if is_new and place + 1 < len(thread.entries) and not ask.is_truncated:
-                thread.start_segment_after_compaction(given[: place + 1], ask)
-            thread.append_call(ask, given[place + 1 :])
+            has_new = any(entry.text_fingerprint not in thread.known_fingerprints for entry in entries[:index])
+            if has_new and index + 1 < len(thread.entries) and not call.is_truncated:
+                thread.start_segment_after_compaction(entries[: index + 1], call)
+            thread.append_call(call, entries[index + 1 :])
             return thread
         return None
 
-    def _continue_by_call_id(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
-        """A thread whose call is answered by the first message: some APIs are given only what is new."""
-        new = [row for row in given if row.role != "system"]
-        results = (result for row in new[:1] for message in row.messages for result in message.results)
-        first = next((result.call_id for result in results if result.call_id), "")
-        thread = self._threads_by_call_id.get((ask.conversation_id, first))
-        if not thread or not (thread.agent_key == ask.agent_key or _is_sibling_agent(thread, ask)):
+    def _continue_by_call_id(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
+        """Continue a thread whose tool call the first message answers: some APIs receive only new messages."""
+        new = [entry for entry in entries if entry.role != "system"]
+        results = (result for entry in new[:1] for message in entry.messages for result in message.results)
+        call_id = next((result.call_id for result in results if result.call_id), "")
+        thread = self._threads_by_call_id.get((call.conversation_id, call_id))
+        if not thread or not (thread.agent_key == call.agent_key or _is_sibling_agent(thread, call)):
             return None
-        thread.append_call(ask, new)
+        thread.append_call(call, new)
         return thread
 
-    def _continue_by_conversation_id(self, ask: LoggedCall, given: Sequence[MarkedMessage]) -> CallThread | None:
-        """The conversation that is told, where a later trace holds only what is new."""
-        is_top = bool(ask.conversation_id) and not ask.enclosing_agents
-        thread = self._newest_by_conversation.get(ask.conversation_id) if is_top else None
-        if not thread or thread.model_calls[-1].trace_id == ask.trace_id or thread.model_calls[-1].enclosing_agents:
+    def _continue_by_conversation_id(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
+        """Continue the conversation with the same id, if a later trace has only new messages."""
+        is_top = bool(call.conversation_id) and not call.enclosing_agents
+        thread = self._newest_by_conversation.get(call.conversation_id) if is_top else None
+        if not thread or thread.model_calls[-1].trace_id == call.trace_id or thread.model_calls[-1].enclosing_agents:
             return None
-        known = {row.fingerprint for row in takewhile(lambda row: row.role == "system", thread.entries)}
-        other = {row.fingerprint for row in given if row.role == "system"} - known
-        if other or any(row.role == "assistant" for row in given):
+        known = {entry.fingerprint for entry in takewhile(lambda entry: entry.role == "system", thread.entries)}
+        has_new_system = any(entry.role == "system" and entry.fingerprint not in known for entry in entries)
+        if has_new_system or any(entry.role == "assistant" for entry in entries):
             return None
-        thread.append_call(ask, [row for row in given if row.fingerprint not in known])
+        thread.append_call(call, [entry for entry in entries if entry.fingerprint not in known])
         return thread
 
     def merge_threads(self) -> list[CallThread]:
-        """All threads, those that a compaction parted joined again."""
-        kept: dict[tuple[str, int], CallThread] = {}
-        found: list[CallThread] = []
+        """Return all threads, after merging those that a compaction separated."""
+        latest: dict[tuple[str, int], CallThread] = {}
+        merged: list[CallThread] = []
         for thread in self._threads:
             key = (thread.agent_key, thread.entries[0].fingerprint) if thread.entries else ("", 0)
-            earlier = kept.get(key)
+            earlier = latest.get(key)
             if earlier and _is_compaction_of(earlier, thread):
                 _join_compacted(earlier, thread)
             else:
-                kept[key] = thread
-                found.append(thread)
-        return found
+                latest[key] = thread
+                merged.append(thread)
+        return merged
 
 
 def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
-    """Whether a thread is what is left of another: shorter, not all new, and the only one that is gone on with."""
+    """Return whether a thread is a compacted continuation: shorter, with known messages, and after the earlier one."""
     if (
         len(later.model_calls) < 2
         or later.initial_input_count >= len(earlier.entries)
         or earlier.last_call_number > later.first_call_number
     ):
         return False
-    given = later.entries[: later.initial_input_count]
-    return any(row.text_fingerprint in earlier.known_fingerprints for row in given if row.role != "system")
+    initial = later.entries[: later.initial_input_count]
+    return any(entry.text_fingerprint in earlier.known_fingerprints for entry in initial if entry.role != "system")
 
 
 def _join_compacted(earlier: CallThread, later: CallThread) -> None:
-    """Make a thread the next segment of another."""
-    parts = [*later.earlier_segments, later.messages]
-    given = map(fingerprint_message, parts[0][: later.initial_input_count])
-    left = earlier.build_compacted_messages(given, later.model_calls[0])
-    parts[0] = [*(message for messages in left for message in messages), *parts[0][later.initial_input_count :]]
-    earlier.earlier_segments += [earlier.messages, *parts[:-1]]
-    earlier.entries = [fingerprint_message(message) for message in parts[-1]]
+    """Append a thread to another one as its next segment."""
+    segments = [*later.earlier_segments, later.messages]
+    initial = map(fingerprint_message, segments[0][: later.initial_input_count])
+    remaining = earlier.build_compacted_messages(initial, later.model_calls[0])
+    segments[0] = [*chain.from_iterable(remaining), *segments[0][later.initial_input_count :]]
+    earlier.earlier_segments += [earlier.messages, *segments[:-1]]
+    earlier.entries = [fingerprint_message(message) for message in segments[-1]]
     earlier.model_calls += later.model_calls
     earlier.calls_by_message_id |= later.calls_by_message_id
     earlier.last_call_number = later.last_call_number
@@ -318,32 +320,31 @@ def _join_compacted(earlier: CallThread, later: CallThread) -> None:
     earlier.branches += later.branches
 
 
-def _continue_after_answer(thread: CallThread, ask: LoggedCall, given: Sequence[MarkedMessage], place: int) -> bool:
-    """Go on where a call was given all up to the last answer: with that in another form, or asking again for it."""
-    if place == len(given):
-        if [row.fingerprint for row in thread.entries[thread.answer_start :]] != [
-            fingerprint_message(message).fingerprint for message in ask.output_messages
-        ]:
+def _continue_after_answer(thread: CallThread, call: LoggedCall, entries: Sequence[MarkedMessage], index: int) -> bool:
+    """Continue a thread if the input repeats the last answer in another form from `index` on, or asks for it again."""
+    if index == len(entries):
+        answer = [fingerprint_message(message).fingerprint for message in call.output_messages]
+        if [entry.fingerprint for entry in thread.entries[thread.answer_start :]] != answer:
             thread.rewind_to(thread.answer_start)
-            thread.append_call(ask, [])
-        return True  # else it is the same call, told by two instruments
-    if given[place].role != "assistant":
+            thread.append_call(call, [])
+        return True  # with the same answer, two instruments logged the same call
+    if entries[index].role != "assistant":
         return False
-    answers = (message for row in thread.entries[thread.answer_start :] for message in row.messages)
-    parts = {piece for message in answers for piece in fingerprint_parts(message.parts)}
-    end = place + 1
-    while end < len(given) and given[end].role == "assistant":
-        if not parts.issuperset(piece for message in given[end].messages for piece in fingerprint_parts(message.parts)):
+    answers = (message for entry in thread.entries[thread.answer_start :] for message in entry.messages)
+    known = {part for message in answers for part in fingerprint_parts(message.parts)}
+    end = index + 1
+    while end < len(entries) and entries[end].role == "assistant":
+        if not known.issuperset(part for message in entries[end].messages for part in fingerprint_parts(message.parts)):
             break
         end += 1
-    thread.restate_answer(given[place:end])
-    thread.append_call(ask, given[end:])
+    thread.restate_answer(entries[index:end])
+    thread.append_call(call, entries[end:])
     return True
 
 
-def _is_sibling_agent(thread: CallThread, ask: LoggedCall) -> bool:
-    """Whether a thread of another agent may be gone on with: not by one that works inside it."""
-    answered = any(row.role == "assistant" for row in thread.entries)
+def _is_sibling_agent(thread: CallThread, call: LoggedCall) -> bool:
+    """Return whether another agent can continue an answered thread: neither agent may run inside the other."""
+    has_answer = any(entry.role == "assistant" for entry in thread.entries)
     first = thread.model_calls[0]
-    is_inside = thread.agent_key in ask.enclosing_agents or ask.agent_key in first.enclosing_agents
-    return answered and not is_inside
+    is_nested = thread.agent_key in call.enclosing_agents or call.agent_key in first.enclosing_agents
+    return has_answer and not is_nested

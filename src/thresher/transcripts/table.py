@@ -1,14 +1,14 @@
-"""Every transcript format by name. A row is an import path, resolved on first use.
+"""All transcript formats by name. Each row is an import path, resolved on first use.
 
-A third-party package adds its own through the entry point group `thresher.transcripts`: the name, and the path of an
-object like the `FORMAT` of any module here. The group `thresher.formats` is accepted, too.
+Other packages register a format in the entry point group `thresher.transcripts`: its name, and the path of an object
+like `FORMAT` in any module here. The group `thresher.formats` also works.
 """
 
 import warnings
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from typing import Literal
+from typing import Literal, cast
 
 from thresher.dialects.base import Dialect
 from thresher.dialects.plugins import load_plugins
@@ -40,37 +40,34 @@ TRANSCRIPT_FORMATS: dict[str, str] = {
 
 @cache
 def _plugin_formats() -> dict[str, TranscriptFormat]:
-    found: dict[str, TranscriptFormat] = {}
+    formats: dict[str, TranscriptFormat] = {}
     for name, value in load_plugins("thresher.transcripts", TRANSCRIPT_FORMATS).items():
         if isinstance(value, TranscriptFormat):
-            found[name] = value
+            formats[name] = value
         elif not isinstance(value, Dialect) and name not in DIALECTS:
-            warnings.warn(f"the format `{name}` ({value!r}) is no format; it is left out", stacklevel=2)
-    return found
+            warnings.warn(f"ignored the format `{name}`: expected a TranscriptFormat, got {value!r}", stacklevel=2)
+    return formats
 
 
 @cache
 def find_format(name: str) -> SourceFormat:
-    """Return the transcript format, or the dialect, of that name."""
+    """Return the transcript format or the dialect of that name."""
     if name in TRANSCRIPT_FORMATS:
-        found: TranscriptFormat = import_module(TRANSCRIPT_FORMATS[name]).FORMAT
-        return found
+        return cast(TranscriptFormat, import_module(TRANSCRIPT_FORMATS[name]).FORMAT)
     if name in _plugin_formats():
         return _plugin_formats()[name]
     if name in dialect_names():
         return find_dialect(name)
-    raise FormatError(f"no format is called `{name}`; known are {', '.join(format_names())}")
+    raise FormatError(f"unknown format `{name}`; valid: {', '.join(format_names())}")
 
 
 def format_names(kind: Literal["wire", "transcript"] | None = None) -> list[str]:
-    """Return all names, or those of one kind: dialects first."""
+    """Return the names of all dialects (`wire`), all transcript formats, or both: dialects first."""
     transcripts = [*TRANSCRIPT_FORMATS, *_plugin_formats()]
     return {"wire": dialect_names(), "transcript": transcripts}.get(kind or "", [*dialect_names(), *transcripts])
 
 
 def transcript_formats() -> Iterator[TranscriptFormat]:
-    """Yield every transcript format; each is imported only when the caller gets to it."""
+    """Yield every transcript format. Each one is imported when the caller reaches it."""
     for name in format_names("transcript"):
-        found = find_format(name)
-        if isinstance(found, TranscriptFormat):
-            yield found
+        yield cast(TranscriptFormat, find_format(name))

@@ -1,12 +1,12 @@
-"""Tool calls that are written as XML in an agent's words, and the answers to them in the user's role.
+"""Parse tool calls that a model writes as XML in its text, and the results in the next user message.
 
-Cline, Roo and their kin let a model write `<read_file><path>a.py</path></read_file>`, and put a line
-`[read_file for 'a.py'] Result:` with what the tool gave into the next user message, beside the editor's state and what
-a human said to it. Forge wraps the call as `<tool><tool_name>read_file</tool_name>…</tool>`. Here an element is read as
-those agents read it: it opens a line, a parameter ends where its tag is first closed, the text of a file where its tag
-is last closed, and what is never closed is no call.
+Models in Cline, Roo and similar agents write `<read_file><path>a.py</path></read_file>`. The next user message has a
+line `[read_file for 'a.py'] Result:` with the tool's output, the state of the editor, and a person's comments. Forge
+wraps the call: `<tool><tool_name>read_file</tool_name>…</tool>`. The parser follows those agents' rules: an element
+opens a line, a parameter ends at its first closing tag, file content ends at its last closing tag, and an element
+without a closing tag is not a call.
 
-All tags of a text are found in one pass and looked up by name, so the time does not grow with the square of its length.
+All tags of a text are found in one pass and indexed by name, so the time is linear in the length of the text.
 """
 
 import re
@@ -33,72 +33,75 @@ _TOOL_NAME_GROUPS = (
     "codebase_search update_todo_list run_slash_command generate_image read_command_output fast_edit_file delete_file",
 )
 XML_TOOL_NAMES = frozenset(name for group in _TOOL_NAME_GROUPS for name in group.split())
-"""The tools that Cline, Roo and Kilo have had under such names."""
+"""Tool names of Cline, Roo and Kilo, in all versions."""
 WRAPPER_TAG = "tool"
-"""Forge's element around any call."""
+"""Element that Forge wraps around each call."""
 THINKING_TAGS = frozenset(("thinking", "think"))
 
 VERBATIM_PARAMETERS = frozenset(("content", "diff"))
-"""Parameters whose text is kept but for the line breaks at its ends."""
+"""Parameters whose text is unchanged except for one line break at each end."""
 NESTED_PARAMETERS = frozenset(("args", "follow_up"))
-"""Parameters that hold others."""
+"""Parameters that contain parameters."""
 MAX_NESTING_DEPTH = 3
 
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.\-]{0,60})>")
 
 
 class XmlElement(NamedTuple):
-    """A call, or a thought, and where in the text it stands."""
+    """A call or a thinking element, with its position in the text."""
 
     name: str
     start: int
     stop: int
     parameters: dict[str, Any]
-    """Its parameters; the words of a thought under an empty name."""
+    """Parameters by name; the text of a thinking element has an empty name."""
 
 
 class _TagIndex:
-    """Every tag of a text, and where each name is closed."""
+    """All tags of a text, and the closing tags by name."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tags = list(_TAG.finditer(text))
         self.closings: dict[str, list[int]] = defaultdict(list)
-        for place, tag in enumerate(self.tags):
+        for index, tag in enumerate(self.tags):
             if tag[1]:
-                self.closings[tag[2]].append(place)
+                self.closings[tag[2]].append(index)
 
     def find_closing(self, name: str, after: int) -> int | None:
-        """The first tag after a place that closes the name."""
-        places = self.closings.get(name, ())
-        at = bisect_right(places, after)
-        return places[at] if at < len(places) else None
+        """Return the index of the first closing tag of that name after a tag."""
+        closings = self.closings.get(name, ())
+        first = bisect_right(closings, after)
+        return closings[first] if first < len(closings) else None
 
     def text_between(self, opening: int, closing: int) -> str:
         return self.text[self.tags[opening].end() : self.tags[closing].start()]
 
-    def parse_parameters(self, outer: str, place: int, depth: int = 0) -> tuple[dict[str, Any], int] | None:
-        """The parameters from a place on, and the tag that closes what they are in; None where nothing does."""
+    def parse_parameters(self, outer: str, index: int, depth: int = 0) -> tuple[dict[str, Any], int] | None:
+        """Parse the parameters from a tag on, up to the closing tag of `outer`.
+
+        Return them with the index of that tag, or None if `outer` is not closed.
+        """
         fields: dict[str, Any] = {}
-        position = self.tags[place - 1].end() if place else 0
-        words: list[str] = []
-        while place < len(self.tags):
-            tag = self.tags[place]
-            closing = self._find_parameter_end(outer, place) if not tag[1] else None
+        position = self.tags[index - 1].end() if index else 0
+        texts: list[str] = []
+        while index < len(self.tags):
+            tag = self.tags[index]
+            closing = self._find_parameter_end(outer, index) if not tag[1] else None
             if closing is not None:
-                words.append(self.text[position : tag.start()])
-                _add_parameter(fields, tag[2], _parse_value(tag[2], self.text_between(place, closing), depth))
-                place, position = closing, self.tags[closing].end()
+                texts.append(self.text[position : tag.start()])
+                _add_parameter(fields, tag[2], _parse_value(tag[2], self.text_between(index, closing), depth))
+                index, position = closing, self.tags[closing].end()
             elif tag[1] and tag[2] == outer:
-                words.append(self.text[position : tag.start()])
-                if said := " ".join(filter(None, map(str.strip, words))):
-                    _add_parameter(fields, "text", said)
-                return fields, place
-            place += 1
+                texts.append(self.text[position : tag.start()])
+                if text := " ".join(filter(None, map(str.strip, texts))):
+                    _add_parameter(fields, "text", text)
+                return fields, index
+            index += 1
         return None
 
     def _find_parameter_end(self, outer: str, opening: int) -> int | None:
-        """Where a parameter ends: the text of a file may itself hold the tag that would close it."""
+        """Return the index of the tag that closes a parameter. File content can itself contain such a tag."""
         name = self.tags[opening][2]
         closing = self.find_closing(name, opening) if name != outer else None
         stop = self.find_closing(outer, closing) if closing is not None and name == "content" else None
@@ -106,7 +109,7 @@ class _TagIndex:
 
 
 def _add_parameter(fields: dict[str, Any], name: str, value: Any) -> None:
-    """One more parameter; `args` is only a wrapper, and one that comes twice is a list."""
+    """Add a parameter. The fields of `args` are added directly, and repeated parameters become a list."""
     if name == "args" and isinstance(value, dict):
         for key, inner in value.items():
             _add_parameter(fields, key, inner)
@@ -122,7 +125,7 @@ def _parse_value(name: str, text: str, depth: int) -> Any:
     if name in VERBATIM_PARAMETERS:
         return text.removeprefix("\n").removesuffix("\n")
     if (name in NESTED_PARAMETERS or depth) and depth < MAX_NESTING_DEPTH and text.lstrip().startswith("<"):
-        tags = _TagIndex(f"{text}</{WRAPPER_TAG}>")  # so that the end of the value ends its fields
+        tags = _TagIndex(f"{text}</{WRAPPER_TAG}>")  # the added tag ends the fields
         fields, end = tags.parse_parameters(WRAPPER_TAG, 0, depth + 1) or ({}, 0)
         if fields and "text" not in fields and end == len(tags.tags) - 1:
             return fields
@@ -130,26 +133,26 @@ def _parse_value(name: str, text: str, depth: int) -> Any:
 
 
 def find_xml_elements(text: str, is_tool: Callable[[str], bool]) -> Iterator[XmlElement]:
-    """Every element of that name which opens a line, or follows straight upon another, and is closed."""
+    """Yield every closed element with a matching name that opens a line or directly follows another element."""
     tags = _TagIndex(text)
-    place, end = 0, 0
-    while place < len(tags.tags):
-        tag = tags.tags[place]
+    index, end = 0, 0
+    while index < len(tags.tags):
+        tag = tags.tags[index]
         name = tag[2]
-        closing = tags.find_closing(name, place) if not tag[1] and is_tool(name) else None
+        closing = tags.find_closing(name, index) if not tag[1] and is_tool(name) else None
         if closing is None or not _opens_line(text, tag.start(), end):
-            place += 1
+            index += 1
             continue
-        found: tuple[dict[str, Any], int] | None = {"": tags.text_between(place, closing)}, closing
+        parsed: tuple[dict[str, Any], int] | None = {"": tags.text_between(index, closing)}, closing
         if name not in THINKING_TAGS:
-            found = tags.parse_parameters(name, place + 1)
-        if found is None:
-            return  # for its agent, too, all that follows is a part of what was never closed
-        fields, closing = found
-        place, end = closing + 1, tags.tags[closing].end()
-        called = fields.pop("tool_name", None) if name == WRAPPER_TAG else name
-        if isinstance(called, str):
-            yield XmlElement(called, tag.start(), end, fields)
+            parsed = tags.parse_parameters(name, index + 1)
+        if parsed is None:
+            return  # as for its agent, the rest of the text belongs to the unclosed element
+        fields, closing = parsed
+        index, end = closing + 1, tags.tags[closing].end()
+        tool = fields.pop("tool_name", None) if name == WRAPPER_TAG else name
+        if isinstance(tool, str):
+            yield XmlElement(tool, tag.start(), end, fields)
 
 
 def _opens_line(text: str, start: int, end: int) -> bool:
@@ -159,7 +162,7 @@ def _opens_line(text: str, start: int, end: int) -> bool:
 
 
 def split_xml_calls(text: str, ids: Iterator[str]) -> list[Part]:
-    """A model's words, its thoughts and its calls, in the order they stand."""
+    """Split a model's text into text, thinking and calls, in order. Each call takes the next id."""
     parts: list[Part] = []
     position = 0
     for name, start, stop, fields in find_xml_elements(text, _is_known_tag):
@@ -180,7 +183,7 @@ def _text_parts(text: str) -> list[Part]:
     return [Text(text.strip())] if text.strip() else []
 
 
-# The answers
+# Results
 
 _RESULT_HEADER = re.compile(r"\s*(?:\[(\w[\w.\-]*)(?=(?P<bare>\])| (?:for|to|in) )|Tool '(\w[\w.\-]*)' [Rr]esult:)")
 _RESULT_SUFFIX = "] Result:"
@@ -205,30 +208,30 @@ _ERROR = re.compile(r"\s*(?:\[ERROR\]|Error:|<error>)")
 _HUMAN_CLOSING_TAG = re.compile(r"</(feedback|user_message|answer|user_feedback)>\s*\Z")
 _HUMAN_INTRODUCTION = re.compile(r"[^\n]*(?:[Tt]he user |New (?:instructions|message) )")
 MAX_CLOSING_TAG_CHARS = 40
-"""Characters that the last tag of a human's words takes, with what may stand after it."""
+"""Maximum distance from the end of a text to the closing tag of a person's comment."""
 
 
 def parse_result_header(text: str) -> tuple[str, int] | None:
-    """The tool that a text answers, and where the line that says so ends."""
-    found = _RESULT_HEADER.match(text)
-    if found is None or found[3]:
-        return (found[3], found.end()) if found else None
-    if found["bare"] is not None:
-        stop = found.end() if text.startswith(_RESULT_SUFFIX, found.end()) else -1
+    """Return the tool whose result a text is, and the end of the header; None without a header."""
+    match = _RESULT_HEADER.match(text)
+    if match is None or match[3]:
+        return (match[3], match.end()) if match else None
+    if match["bare"] is not None:
+        stop = match.end() if text.startswith(_RESULT_SUFFIX, match.end()) else -1
     else:
-        stop = text.find(_RESULT_SUFFIX, found.end())
-    return (found[1], stop + len(_RESULT_SUFFIX)) if stop >= 0 else None
+        stop = text.find(_RESULT_SUFFIX, match.end())
+    return (match[1], stop + len(_RESULT_SUFFIX)) if stop >= 0 else None
 
 
 def is_failed_tool_answer(text: str, name: str) -> bool:
-    """Whether a tool's answer says that it could not do what was asked; a file that was read may say anything."""
+    """Return whether a tool's output is an error. The content of a file that a tool reads may look like one."""
     if _FAILURE.match(text):
         return True
     return _ERROR.match(text) is not None and find_tool_kind(name).category != "file_read"
 
 
 def split_human_feedback(text: str) -> tuple[str, str]:
-    """A tool's words, and behind them those of a human who spoke to the call."""
+    """Split a tool's output from a person's comment after it."""
     closing = _HUMAN_CLOSING_TAG.search(text, max(len(text) - MAX_CLOSING_TAG_CHARS, 0))
     start = text.rfind(f"<{closing[1]}>") if closing else -1
     if start < 0:
@@ -241,16 +244,16 @@ def split_human_feedback(text: str) -> tuple[str, str]:
 
 
 class SortedUserMessage(NamedTuple):
-    """A user's message by who speaks in it."""
+    """A user message, split by author."""
 
     results: list[ToolResult]
     other_parts: list[Part]
     author: Author
-    """Of the rest."""
+    """Author of the other parts."""
 
 
 class _AnswerSorter:
-    """The parts of one message, as they are given to the calls before it."""
+    """Assigns the parts of one message to the calls before it."""
 
     def __init__(self, calls: Iterable[ToolCall]) -> None:
         self.pending_calls: dict[str, deque[ToolCall]] = defaultdict(deque)
@@ -263,7 +266,7 @@ class _AnswerSorter:
         self.other_parts: list[Part] = []
         self.authors: list[Author] = []
         self.target: ToolCall | Author = "human"
-        """The call that is being answered; else who speaks: `tool` where the call is not there."""
+        """Call that the next text answers, or its author. `tool`: the matching call is missing."""
 
     def add_part(self, part: Part) -> None:
         match part:
@@ -282,8 +285,9 @@ class _AnswerSorter:
         elif header := parse_result_header(text):
             self._select_call(header[0], "tool")
             line = text[: header[1]]
+            # A result with a person's comment comes twice, with the same header.
             if not (isinstance(self.target, ToolCall) and self.content[self.target.id][:1] == [Text(line)]):
-                self._add_text(line)  # a call that somebody spoke to is answered twice, under the same line
+                self._add_text(line)
             self._add_body(text[header[1] :].removeprefix("\n"))
         elif _HARNESS_TEXT.match(text):
             self.target = "human"
@@ -291,26 +295,26 @@ class _AnswerSorter:
         else:
             self._add_body(text)
 
-    def _select_call(self, name: str, otherwise: Author) -> None:
-        """The oldest call of that name which waits, or the one that was answered last."""
-        waiting = self.pending_calls.get(name.lower())
-        call = waiting.popleft() if waiting else self.answered_calls.get(name.lower())
-        self.target = call or otherwise
+    def _select_call(self, name: str, default: Author) -> None:
+        """Select the oldest pending call of that name, or else the one that was answered last."""
+        pending = self.pending_calls.get(name.lower())
+        call = pending.popleft() if pending else self.answered_calls.get(name.lower())
+        self.target = call or default
         if call:
             self.answered_calls[name.lower()] = call
             self.content.setdefault(call.id, [])
             self.tool_names[call.id] = call.name
 
     def _add_body(self, text: str) -> None:
-        tool, human = split_human_feedback(text) if self.target != "human" else (text, "")
+        output, comment = split_human_feedback(text) if self.target != "human" else (text, "")
         name = self.target.name if isinstance(self.target, ToolCall) else ""
-        if tool.strip():
-            self._add_text(tool, failed=is_failed_tool_answer(tool, name))
-        if human:
-            if isinstance(self.target, ToolCall) and is_failed_tool_answer(human, name):
+        if output.strip():
+            self._add_text(output, failed=is_failed_tool_answer(output, name))
+        if comment:
+            if isinstance(self.target, ToolCall) and is_failed_tool_answer(comment, name):
                 self.failed.add(self.target.id)
             self.target = "human"
-            self._add_text(human)
+            self._add_text(comment)
 
     def _add_text(self, text: str, *, failed: bool = False) -> None:
         if isinstance(self.target, ToolCall):
@@ -318,13 +322,15 @@ class _AnswerSorter:
             self.failed.update((self.target.id,) if failed else ())
             return
         self.other_parts.append(Text(text))
-        aside = _HARNESS_TEXT.match(text)
-        notice = aside is not None and aside["notice"] is not None
-        self.authors.append("harness" if notice else detect_author(text) if self.target == "human" else self.target)
+        harness_text = _HARNESS_TEXT.match(text)
+        if harness_text and harness_text["notice"] is not None:
+            self.authors.append("harness")
+        else:
+            self.authors.append(detect_author(text) if self.target == "human" else self.target)
 
 
 def sort_xml_answers(parts: Iterable[Part], calls: Iterable[ToolCall]) -> SortedUserMessage:
-    """What of a user's message answers the calls before it, and what is left."""
+    """Split a user message into results for the calls before it and other parts."""
     answers = _AnswerSorter(calls)
     for part in parts:
         answers.add_part(part)
@@ -332,11 +338,11 @@ def sort_xml_answers(parts: Iterable[Part], calls: Iterable[ToolCall]) -> Sorted
         ToolResult(id_, tuple(content), is_error=id_ in answers.failed, name=answers.tool_names[id_])
         for id_, content in answers.content.items()
     ]
-    voices = answers.authors or ["human"]
-    author = next((voice for voice in ("human", "tool") if voice in voices), voices[0])
+    authors = answers.authors or ["human"]
+    author = next((author for author in ("human", "tool") if author in authors), authors[0])
     return SortedUserMessage(results, answers.other_parts, author)
 
 
-def generate_call_ids(*place: object) -> Iterator[str]:
-    """Names for calls that have none: by the message and the order in it."""
-    return (f"call-{'-'.join(map(str, place))}-{number}" for number in count(1))
+def generate_call_ids(*position: object) -> Iterator[str]:
+    """Yield ids for calls without one, from the message's position and the order of calls in it."""
+    return (f"call-{'-'.join(map(str, position))}-{number}" for number in count(1))

@@ -1,7 +1,8 @@
-"""When to change a history: the runtime for an agent's loop, its ledger, and the price of breaking a cache.
+"""Runtime for an agent's loop: decides when a replan pays and keeps the cached prefix stable.
 
-In: each request of a loop, as its API takes it. Out: the same, small enough, its beginning as it was sent before,
-with an event for every change. Writes the store and the ledger.
+Input: each request of a loop, in the format of its API. Output: the same request within its token budget, with the
+prefix that was sent before, and one event per replan. Removed content goes to the content store, decisions go to the
+ledger.
 """
 
 from typing import TYPE_CHECKING
@@ -16,11 +17,7 @@ from thresher.window.window import Window
 
 __all__ = ["Ledger", "LedgerError", "Prices", "Thresholds", "Trigger", "Window", "WindowEvent", "WindowOptions"]
 
-if not TYPE_CHECKING:  # a type checker shall not take every name for one that is here
+if not TYPE_CHECKING:  # hidden from type checkers, which would otherwise accept any name
     __getattr__ = ForwardedNames(
-        __name__,
-        {
-            "Pace": "thresher.window:Thresholds",
-            "Event": "thresher.window:WindowEvent",
-        },
+        __name__, {"Pace": "thresher.window:Thresholds", "Event": "thresher.window:WindowEvent"}
     )

@@ -1,9 +1,8 @@
-"""Whether a change pays: what it costs now, since the cache behind it is lost, against what every later call saves.
+"""Break-even analysis of a replan: the cost of breaking the prompt cache against the saving in every later request.
 
-Changing a request from one place on, so that it is `saved` tokens shorter, costs the difference between writing and
-reading for all that was cached behind that place, and saves at once what need not be written, and with each further
-call what need not be read. Where in the history to begin is part of the question: an early place saves more and
-loses more of the cache; what is changed behind the first place rides along for nothing.
+A request that becomes `saved` tokens shorter from some message on has to write everything behind that message to the
+cache again. It saves the removed tokens in this request, and reading them in each later request. An early first
+message saves more but loses more of the cache. Further changes behind the first changed message are free.
 """
 
 from collections.abc import Iterable
@@ -14,42 +13,43 @@ from thresher.window.prices import Prices
 
 
 class BreakEven(Struct, frozen=True):
-    """A change, and what it comes to."""
+    """Cost and saving of a replan that starts at one message."""
 
     first_message: int
     """The first message that changes."""
     tokens_saved: int
     cost: float
-    """What it makes this request dearer by; below zero where it is cheaper at once."""
+    """Dollars that the replan adds to this request; negative if the request becomes cheaper."""
     saving_per_call: float
-    """What it makes each later request cheaper by."""
+    """Dollars that it saves in each later request."""
 
     def net_gain(self, further: int) -> float:
-        """What is saved in all when so many calls follow this one."""
+        """Return the total saving after `further` more calls."""
         return self.saving_per_call * further - self.cost
 
 
 def compute_break_even(prices: Prices, start: int, before: int, saved: int, *, tokens: int, cached: int) -> BreakEven:
-    """The price of saving so many tokens from a place on that has so many before it."""
-    keep = prices.request_cost(tokens, cached)
-    change = prices.request_cost(tokens - saved, min(cached, before))
-    return BreakEven(start, saved, change - keep, prices.read * saved / 1_000_000)
+    """Price the removal of `saved` tokens from message `start` on, which has `before` tokens in front of it."""
+    unchanged = prices.request_cost(tokens, cached)
+    changed = prices.request_cost(tokens - saved, min(cached, before))
+    return BreakEven(start, saved, changed - unchanged, prices.read * saved / 1_000_000)
 
 
 def find_best_break_even(
     offers: Iterable[tuple[int, int, int]], prices: Prices, *, tokens: int, cached: int, further: int
 ) -> BreakEven | None:
-    """The best place to begin; an offer is a place, the tokens before it, and what goes there.
+    """Return the most profitable first message for a replan, or None without offers.
 
-    Offers come in the order of their places.
+    An offer is a message index, the tokens before that message, and the tokens that it can save. Offers come in the
+    order of their messages.
     """
-    read, lost = prices.read, prices.write - prices.read
-    most, found, saved = 0.0, None, 0
-    for start, before, gone in reversed(list(offers)):
-        saved += gone
-        # In proportion to `BreakEven.gain`, without the smallest prefix: this runs over every old result with each
-        # call.
-        gain = saved * (prices.write + read * further) - lost * max(0, cached - before)
-        if found is None or gain > most:
-            most, found = gain, (start, before, saved)
-    return None if found is None else compute_break_even(prices, *found, tokens=tokens, cached=cached)
+    lost_per_token = prices.write - prices.read
+    best_gain, best, saved = 0.0, None, 0
+    for start, before, removable in reversed(list(offers)):
+        saved += removable
+        # Proportional to `BreakEven.net_gain`, without the minimum cacheable prefix: every call runs this over all
+        # old results.
+        gain = saved * (prices.write + prices.read * further) - lost_per_token * max(0, cached - before)
+        if best is None or gain > best_gain:
+            best_gain, best = gain, (start, before, saved)
+    return None if best is None else compute_break_even(prices, *best, tokens=tokens, cached=cached)

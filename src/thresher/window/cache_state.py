@@ -1,7 +1,7 @@
-"""What the provider's cache knows, and what reading from it has cost: the state of a conversation between two calls.
+"""State of the provider's prompt cache between two calls, and the avoidable cost of reading from it.
 
-The state is written down with each call, so that a process that starts anew, or shares the ledger, goes on where the
-last one was: it knows whether the cache is warm, and sends the same for a request that was sent already.
+The ledger stores the state with each call. A process that restarts or shares the ledger therefore knows whether the
+cache is still warm, and sends the same bytes for a request that was already sent.
 """
 
 from math import inf
@@ -9,52 +9,53 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from thresher.window.conversation import WindowConversation
+from thresher.window.conversation import WindowConversation, count_shared_items
 from thresher.window.ledger import Ledger
 
 STATE_FACT_PREFIX = "state:"
 MAX_CONVERSATIONS = 8
-"""Conversations whose latest request is remembered."""
+"""Conversations whose latest request stays in memory."""
 
 
 class SentRequest(Struct, frozen=True):
-    """A request that went out."""
+    """A request that was sent."""
 
     conversation: WindowConversation
     rows: int
     tokens: int
     expected_cached: int
-    """Tokens of it that the cache served if it still lived."""
+    """Tokens that the cache should serve if it has not expired."""
     seconds_since_last: float
-    """Seconds since the request before."""
+    """Seconds since the previous request."""
 
 
 class PromptCacheState(Struct):
-    """What is known of a conversation beside its rows and its edits."""
+    """Stored state of a conversation, in addition to its rows and edits. The ledger keeps the fields in this order."""
 
     last_sent_at: float = -inf
-    """When the latest request went out."""
+    """Time of the latest request."""
     last_prefix_digest: str = ""
-    """Which one that was: the digest of its rows, and of what stood before them."""
+    """Digest of the rows of the latest request."""
     prompt_digest: str = ""
+    """Digest of its system text and tools."""
     avoidable_cost: float = 0.0
-    """What reading has cost of late that could have gone."""
+    """Cost of re-reading removable tokens since the last replan."""
     retry_above_tokens: int = 0
-    """Tokens below which it is not worth looking again."""
+    """Request size from which on another replan is worth trying."""
     fruitless_attempts: int = 0
-    """How often in a row it was not."""
+    """Replans in a row that saved little or nothing."""
     exceeds_budget: bool = False
-    """Whether nothing legal fits."""
+    """True if no legal request fits the budget."""
 
 
 class PromptCacheTracker:
-    """The beginning that need not be paid for again."""
+    """Tracks which prefix of a conversation the provider has cached."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._conversation_key = ""
         self._is_model_changed = False
-        """Whether the cache is another one than before."""
+        """True after a change of model, which has a cache of its own."""
         self._last_requests: dict[str, SentRequest] = {}
         self.state = PromptCacheState()
 
@@ -63,90 +64,85 @@ class PromptCacheTracker:
         """The latest request of this conversation."""
         return self._last_requests.get(self._conversation_key)
 
-    def switch_to(self, thread: WindowConversation) -> None:
-        """Take up the state of a conversation, as whoever sent of it last has left it."""
-        name = conversation_key(thread)
-        if name != self._conversation_key or self._ledger.is_shared:
-            told = None if self._is_model_changed else self._ledger.get_fact(name)
-            self.state = PromptCacheState(*told) if told else PromptCacheState()
-            self._conversation_key, self._is_model_changed = name, False
+    def switch_to(self, conversation: WindowConversation) -> None:
+        """Load the state of a conversation as the process that last sent a request for it left it."""
+        key = conversation_key(conversation)
+        if key != self._conversation_key or self._ledger.is_shared:
+            stored = None if self._is_model_changed else self._ledger.get_fact(key)
+            self.state = PromptCacheState(*stored) if stored else PromptCacheState()
+            self._conversation_key, self._is_model_changed = key, False
 
     def reset(self) -> None:
-        """Nothing is known of the cache of another model."""
+        """Discard the state after a change of model."""
         self._last_requests.clear()
         self._conversation_key, self._is_model_changed = "", True
 
-    def is_repeat(self, thread: WindowConversation, now: float, life: float) -> bool:
-        """Whether this very request went out just now: it goes out again as it was."""
-        same = (
-            self.state.last_prefix_digest == thread.prefix_digests[-1].hex()
-            and self.state.prompt_digest == thread.prompt_digest.hex()
+    def is_repeat(self, conversation: WindowConversation, now: float, life: float) -> bool:
+        """Return True if this request was just sent, so the same bytes are sent again."""
+        return (
+            self.state.last_prefix_digest == conversation.prefix_digests[-1].hex()
+            and self._has_same_prompt(conversation)
+            and self.is_warm(now, life)
         )
-        return same and now - self.state.last_sent_at <= life
 
     def is_warm(self, now: float, life: float) -> bool:
-        """Whether what was sent last is still there, whatever is sent now."""
+        """Return True if the cache of the latest request has not expired."""
         return now - self.state.last_sent_at <= life
 
-    def cached_tokens(self, thread: WindowConversation, now: float, life: float) -> int:
-        """Tokens at the beginning of a request that are still cached."""
+    def cached_tokens(self, conversation: WindowConversation, now: float, life: float) -> int:
+        """Count the tokens of the prefix that is still cached."""
         last = self.last_request
-        if now - self.state.last_sent_at > life:
+        if not self.is_warm(now, life):
             return 0
         if last is None:
-            return self._cached_tokens_from_ledger(thread)
-        if last.conversation.prompt_digest != thread.prompt_digest:
+            return self._cached_tokens_from_ledger(conversation)
+        if last.conversation.prompt_digest != conversation.prompt_digest:
             return 0
-        if last.conversation is thread:
+        if last.conversation is conversation:
             return last.tokens
-        return thread.tokens_before(self._count_shared_rows(last, thread))
+        return conversation.tokens_before(_count_shared_rows(last, conversation))
 
-    @staticmethod
-    def _count_shared_rows(last: SentRequest, thread: WindowConversation) -> int:
-        """How many rows at the beginning are those of an earlier request."""
-        if last.conversation is thread:
-            return last.rows
-        pairs = enumerate(zip(last.conversation.sent_digests()[: last.rows], thread.sent_digests(), strict=False))
-        return next((row for row, (one, other) in pairs if one != other), min(last.rows, len(thread.slots)))
-
-    def _cached_tokens_from_ledger(self, thread: WindowConversation) -> int:
-        """The same, by what another process wrote down."""
-        rows = next(
-            (n for n, one in enumerate(thread.prefix_digests, 1) if one.hex() == self.state.last_prefix_digest), 0
-        )
-        late = len(thread.prefix_digests) - rows
-        if (
-            not rows
-            or late >= len(thread.tokens_before_message)
-            or self.state.prompt_digest != thread.prompt_digest.hex()
-        ):
+    def _cached_tokens_from_ledger(self, conversation: WindowConversation) -> int:
+        """Count the cached tokens if another process sent the latest request."""
+        digests = [digest.hex() for digest in conversation.prefix_digests]
+        if self.state.last_prefix_digest not in digests or not self._has_same_prompt(conversation):
             return 0
-        return thread.tokens_before_message[-late] if late else thread.tokens
+        new_rows = len(digests) - 1 - digests.index(self.state.last_prefix_digest)
+        if new_rows >= len(conversation.tokens_before_message):
+            return 0
+        return conversation.tokens_before_message[-new_rows] if new_rows else conversation.tokens
 
-    def record_sent(self, thread: WindowConversation, now: float) -> int:
-        """Take note of a request that goes out; says how many of its rows went out with the one before."""
+    def _has_same_prompt(self, conversation: WindowConversation) -> bool:
+        return self.state.prompt_digest == conversation.prompt_digest.hex()
+
+    def record_sent(self, conversation: WindowConversation, now: float) -> int:
+        """Record a request and return the number of leading rows that it shares with the previous one."""
         last, state = self.last_request, self.state
-        shared = (
-            self._count_shared_rows(last, thread)
-            if last is not None and last.conversation.prompt_digest == thread.prompt_digest
-            else 0
-        )
-        expected, gap = self.cached_tokens(thread, state.last_sent_at, inf), now - state.last_sent_at
+        shared = 0
+        if last is not None and last.conversation.prompt_digest == conversation.prompt_digest:
+            shared = _count_shared_rows(last, conversation)
+        expected = self.cached_tokens(conversation, state.last_sent_at, inf)
         self._last_requests[self._conversation_key] = SentRequest(
-            thread, len(thread.slots), thread.tokens, expected, gap
+            conversation, len(conversation.slots), conversation.tokens, expected, now - state.last_sent_at
         )
         if len(self._last_requests) > MAX_CONVERSATIONS:
             del self._last_requests[next(iter(self._last_requests))]
-        state.last_sent_at, state.last_prefix_digest, state.prompt_digest = (
-            max(state.last_sent_at, now),
-            thread.prefix_digests[-1].hex(),
-            thread.prompt_digest.hex(),
-        )
+        state.last_sent_at = max(state.last_sent_at, now)
+        state.last_prefix_digest = conversation.prefix_digests[-1].hex()
+        state.prompt_digest = conversation.prompt_digest.hex()
         self._ledger.set_fact(self._conversation_key, astuple(state))
         return shared
 
 
-def conversation_key(thread: WindowConversation) -> str:
-    """By what came before its first answer, a conversation is known with all its forks."""
-    answer = next((n for n, message in enumerate(thread.received) if message.role == "assistant"), len(thread.received))
-    return STATE_FACT_PREFIX + thread.prefix_digests[max(0, answer - 1)].hex()
+def _count_shared_rows(last: SentRequest, conversation: WindowConversation) -> int:
+    """Count the leading rows that a conversation shares with an earlier request."""
+    if last.conversation is conversation:
+        return last.rows
+    return count_shared_items(last.conversation.sent_digests()[: last.rows], conversation.sent_digests())
+
+
+def conversation_key(conversation: WindowConversation) -> str:
+    """Return the key of a conversation and all its forks: the digest of everything before its first answer."""
+    received = conversation.received
+    answer = next((index for index, message in enumerate(received) if message.role == "assistant"), len(received))
+    return STATE_FACT_PREFIX + conversation.prefix_digests[max(0, answer - 1)].hex()

@@ -1,29 +1,40 @@
-"""What a window has to tell: events, to whoever listens, and failures of helpers, which stop nothing."""
+"""The events of a window, and the failures of its helpers, which never stop the loop."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from thresher.window.conversation import WindowConversation
-from thresher.window.events import Trigger, WindowEvent
+from msgspec import structs
+
+from thresher.edits import list_targets
+from thresher.edits.explain import UNREPORTED_REFUSALS
+from thresher.store import short_id
+from thresher.window.conversation import WindowConversation, count_shared_items
+from thresher.window.events import AppliedReplan, Trigger, WindowEvent
 from thresher.window.ledger import LedgerError
 from thresher.window.telemetry import add_span_event
 
 MAX_EVENTS = 10_000
-"""Events that are remembered."""
+"""Events that stay in memory."""
 
 
 class EventLog:
-    """Keeps the events, and hands them on."""
+    """Records events and passes each one to a callback."""
 
     def __init__(self, on_event: Callable[[WindowEvent], None] | None) -> None:
         self._on_event = on_event
         self.events: list[WindowEvent] = []
         self.failures: list[str] = []
-        """What a summariser or a judge failed at, perhaps in the background: told with the next call."""
+        """Failures of a summarizer or a judge, perhaps in the background; reported with the next call."""
+        self._model, self._time = "", 0.0
 
-    def publish(self, event: WindowEvent) -> None:
-        """Hand an event on; a listener that fails stops nothing."""
+    def start_call(self, model: str, time: float) -> None:
+        """Set the model and the time of the events that follow."""
+        self._model, self._time = model, time
+
+    def _publish(self, event: WindowEvent) -> None:
+        """Record an event and call the callback, whose failure is only a warning."""
         self.events.append(event)
         del self.events[:-MAX_EVENTS]
         add_span_event(event)
@@ -31,32 +42,50 @@ class EventLog:
             return
         try:
             self._on_event(event)
-        except Exception as error:  # noqa: BLE001 - it is the user's, and the loop shall go on
-            warnings.warn(f"`on_event` failed: {error!r}", stacklevel=4)
+        except Exception as error:  # noqa: BLE001 - user code must not stop the loop
+            warnings.warn(f"`on_event` failed: {error!r}", stacklevel=5)
 
-    def report(self, trigger: Trigger, why: str, thread: WindowConversation | None, model: str, now: float) -> None:
-        """Tell of something that changes nothing in what is sent."""
-        tokens, calls = (thread.tokens, thread.calls) if thread is not None else (0, 0)
+    def report_replan(
+        self, change: AppliedReplan, before: WindowConversation, after: WindowConversation, cost: float, read: float
+    ) -> None:
+        """Report a change from one state of a conversation to another; `read` is the price of cached tokens."""
+        removed = (target for edit in change.new_edits for target in list_targets(edit))
+        refusals = (refusal for refusal in change.plan.refused if refusal.reason not in UNREPORTED_REFUSALS)
         event = WindowEvent(
-            trigger=trigger,
-            reason=why,
-            time=now,
-            model=model,
-            calls_before=calls,
-            tokens_before=tokens,
-            tokens_after=tokens,
+            trigger=change.trigger,
+            reason=change.reason,
+            time=self._time,
+            model=self._model,
+            calls_before=after.calls,
+            tokens_before=before.tokens,
+            tokens_after=after.tokens,
+            first_changed=count_shared_items(before.sent_messages, after.sent_messages),
+            cost=cost,
+            saving_per_call=read * (before.tokens - after.tokens) / 1_000_000,
+            edits=dict(Counter(str(type(edit).__struct_config__.tag) for edit in change.new_edits)),
+            removed_ids=tuple(short_id(target.content) for target in removed),
+            rejected_edits=tuple(f"{refusal.policy}: {refusal.parts} × {refusal.reason}" for refusal in refusals),
+            notes=change.plan.notes,
         )
-        self.publish(event)
+        self._publish(event)
 
-    def report_failures(self, thread: WindowConversation, model: str, now: float) -> None:
-        """Tell what helpers failed at since the last call."""
+    def report(self, trigger: Trigger, reason: str, conversation: WindowConversation | None) -> None:
+        """Report an event that changes nothing in the request."""
+        event = WindowEvent(trigger=trigger, reason=reason, time=self._time, model=self._model)
+        if conversation is not None:
+            tokens = conversation.tokens
+            event = structs.replace(event, calls_before=conversation.calls, tokens_before=tokens, tokens_after=tokens)
+        self._publish(event)
+
+    def report_failures(self, conversation: WindowConversation) -> None:
+        """Report the failures of helpers since the last call."""
         while self.failures:
-            self.report("helper", self.failures.pop(0), thread, model, now)
+            self.report("helper", self.failures.pop(0), conversation)
 
     @contextmanager
-    def catch_ledger_errors(self, thread: WindowConversation | None, model: str, now: float) -> Iterator[None]:
-        """What the ledger cannot keep is told, and stops nothing."""
+    def catch_ledger_errors(self, conversation: WindowConversation | None) -> Iterator[None]:
+        """Turn a failure of the ledger into an event."""
         try:
             yield
         except LedgerError as error:
-            self.report("store", str(error), thread, model, now)
+            self.report("store", str(error), conversation)

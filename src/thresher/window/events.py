@@ -1,6 +1,5 @@
-"""What a window did, and why: one event for every time it changed what was sent before, or could not."""
+"""Window events: one for each change of previously sent content, and one for each change that failed."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -8,11 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from thresher.deprecation import RenamedField
-from thresher.edits import Edit, Plan, list_targets
-from thresher.edits.explain import UNREPORTED_REFUSALS
-from thresher.model import Message
-from thresher.store import short_id
-from thresher.window.conversation import WindowConversation
+from thresher.edits import Edit, Plan
 
 Trigger = Literal[
     "break_even",
@@ -28,13 +23,13 @@ Trigger = Literal[
     "helper",
     "external",
 ]
-"""Why now: it pays; the cache is cold; a new human message; the high water mark; the prefix changes anyway; it would
-not fit; a result came too large; the history came in broken; nothing legal fits; the store failed; a summariser
-or a judge did; what another process with the same ledger decided, or was decided before a rewind."""
+"""Reason for the timing: the replan pays; the cache is cold; a new human message; the high water mark; the prefix
+changes anyway; the request exceeds the budget; a result is too large; the history was broken; no legal request fits;
+the store failed; a summarizer or a judge failed; another process decided, or the conversation was rewound."""
 
 
 class WindowEvent(Struct, frozen=True, kw_only=True):
-    """One change of plan."""
+    """One replan, or the reason why there was none."""
 
     trigger: Trigger
     reason: str
@@ -42,21 +37,21 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     """Seconds since the epoch."""
     model: str = ""
     calls_before: int = 0
-    """Calls that the model had made before."""
+    """Model calls so far."""
     tokens_before: int = 0
     tokens_after: int = 0
     first_changed: int = 0
-    """The message from which on the cache is of no use."""
+    """Index of the first message that changed; the cache is lost from there on."""
     cost: float = 0.0
-    """What the change makes this request dearer by, in dollars; without a price, as if a million tokens cost one."""
+    """Dollars that the replan adds to this request; without a known price, a million tokens count as one dollar."""
     saving_per_call: float = 0.0
-    """What it makes each later request cheaper by."""
+    """Dollars that it saves in each later request."""
     edits: dict[str, int] = {}
-    """New edits by their kind."""
+    """Number of new edits per kind."""
     removed_ids: tuple[str, ...] = ()
-    """The ids by which what was left out comes back."""
+    """Ids that restore the removed content."""
     rejected_edits: tuple[str, ...] = ()
-    """What was not edited though a policy wanted it, and why."""
+    """Edits that a policy proposed and the plan rejected, with reasons."""
     notes: tuple[str, ...] = ()
 
     why = RenamedField("why", "reason")
@@ -72,17 +67,17 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> int:
-        """Tokens that each request is shorter by."""
+        """Tokens removed from each request."""
         return self.tokens_before - self.tokens_after
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for a program."""
+        """Return the event as plain JSON values."""
         row: dict[str, Any] = msgspec.to_builtins(self)
         return row
 
 
 class AppliedReplan(Struct, frozen=True):
-    """What was decided: why, and which edits are new."""
+    """A replan that is in force: its trigger, its reason, and its new edits."""
 
     trigger: Trigger
     reason: str
@@ -91,42 +86,8 @@ class AppliedReplan(Struct, frozen=True):
 
 
 EXTERNAL_REPLAN = AppliedReplan(
-    "external", "what the ledger holds for these messages, of another process or another time", Plan((), 0, 0), ()
+    "external",
+    "the ledger holds a replan for these messages from another process or an earlier run",
+    Plan((), 0, 0),
+    (),
 )
-
-
-def build_window_event(
-    change: AppliedReplan,
-    before: WindowConversation,
-    after: WindowConversation,
-    cost: float,
-    read: float,
-    model: str,
-    at: float,
-) -> WindowEvent:
-    """The event of a change from one thread to the other."""
-    return WindowEvent(
-        trigger=change.trigger,
-        reason=change.reason,
-        time=at,
-        model=model,
-        calls_before=after.calls,
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        first_changed=_first_difference(before.sent_messages, after.sent_messages),
-        cost=cost,
-        saving_per_call=read * (before.tokens - after.tokens) / 1_000_000,
-        edits=dict(Counter(str(type(edit).__struct_config__.tag) for edit in change.new_edits)),
-        removed_ids=tuple(short_id(target.content) for edit in change.new_edits for target in list_targets(edit)),
-        rejected_edits=tuple(
-            f"{one.policy}: {one.parts} × {one.reason}"
-            for one in change.plan.refused
-            if one.reason not in UNREPORTED_REFUSALS
-        ),
-        notes=change.plan.notes,
-    )
-
-
-def _first_difference(before: Sequence[Message], after: Sequence[Message]) -> int:
-    pairs = enumerate(zip(before, after, strict=False))
-    return next((index for index, (one, other) in pairs if one != other), min(len(before), len(after)))

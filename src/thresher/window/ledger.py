@@ -1,11 +1,11 @@
-"""What a window remembers: which edits hold for a conversation that begins so, and a few facts beside them.
+"""The ledger of a window: the edits of each conversation prefix, and a few named facts.
 
-An epoch says which edits were decided when a conversation had come so far; the chain digest of its rows is its key.
-A longer conversation that begins the same has the newest epoch along its chain; so a rewind finds the edits of that
-time, and a fork shares those of its stem. Each epoch holds only what it changed against the one before it.
+A replan record holds the edits that were decided for one prefix of a conversation; its key is the digest of that
+prefix. A longer conversation uses the newest record along its prefixes. A rewind therefore finds the edits of that
+time, and a fork shares those of the common prefix. Each record stores only the difference to its parent record.
 
-The ledger is one SQLite database, in memory or in a file. A decision is one row, written before anything is sent:
-a crash leaves all of it or nothing, and of two processes that decide at once the first one's decision holds for both.
+The ledger is one SQLite database, in memory or in a file. Each replan is one row, written before the request is sent.
+After a crash the row is complete or absent. If two processes replan the same prefix at once, both use the first row.
 """
 
 import os
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 MAX_CACHED_REPLANS = 64
-"""Decisions that are held in memory: the others are read again when they are wanted."""
+"""Records that stay in memory; others are read again when needed."""
 EditsByTarget = dict[Occurrence, Edit]
-"""The edits that hold, by the first part that each speaks of."""
+"""Active edits, indexed by the first part that each one targets."""
 RENAMED_EDIT_KINDS = {"stub": "replace", "cut": "truncate", "fold": "summarize"}
-"""Edits as earlier versions wrote them."""
+"""Edit kinds of earlier versions, and their current names."""
 RENAMED_TRIGGERS = {
     "worth": "break_even",
     "ride": "piggyback",
@@ -39,7 +39,7 @@ RENAMED_TRIGGERS = {
     "arrival": "oversized_result",
     "other": "external",
 }
-"""Triggers as earlier versions wrote them."""
+"""Triggers of earlier versions, and their current names."""
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS epochs (number INTEGER PRIMARY KEY, chain BLOB NOT NULL, serial INTEGER NOT NULL, "
@@ -50,16 +50,16 @@ _SCHEMA = SqliteSchema(1, _TABLES)
 
 
 class LedgerError(ThresherError):
-    """A ledger cannot be read or written."""
+    """A ledger could not be read or written."""
 
 
 class ReplanRecord(Struct, frozen=True):
-    """What was decided when a conversation had come so far."""
+    """A replan for one prefix of a conversation, as the ledger stores it."""
 
     chain: bytes
-    """The digest of its rows, the last and all before it."""
+    """Digest of all rows of the prefix."""
     serial: int
-    """How many decisions were made at this very point before."""
+    """Number of earlier replans for the same prefix."""
     rows: int
     parent: tuple[bytes, int] | None
     trigger: str
@@ -69,12 +69,12 @@ class ReplanRecord(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[bytes, int]:
-        """Which one it is."""
+        """Key of the record: prefix digest and serial number."""
         return self.chain, self.serial
 
 
 class Ledger:
-    """Epochs and facts, in memory or in a file that others may share."""
+    """Replan records and facts, in memory or in a file that several processes may share."""
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path)
@@ -84,48 +84,49 @@ class Ledger:
         self._version = -1
         self._last_number = 0
         self._numbers_by_prefix: dict[bytes, list[int]] = {}
-        """For each point at which something was decided, the numbers of the decisions."""
+        """Row numbers of the replan records, for each prefix digest."""
         self._cached_replans: dict[int, ReplanRecord] = {}
         self._cached_edits: dict[tuple[bytes, int], EditsByTarget] = {}
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may write to it, too."""
+        """True if other processes may write to the ledger."""
         return self.path is not None
 
-    # --- epochs --------------------------------------------------------------------------------------------------
+    # --- replans -------------------------------------------------------------------------------------------------
 
     def latest_replan(self, chain: Sequence[bytes]) -> ReplanRecord | None:
-        """The latest decision for a conversation with these rows."""
+        """Return the latest replan for a conversation with these prefix digests."""
         self._refresh()
         if not self._numbers_by_prefix:
             return None
-        known = next((self._numbers_by_prefix[one] for one in reversed(chain) if one in self._numbers_by_prefix), None)
-        return None if known is None else self._load_replan(known[-1])
+        digest = next((digest for digest in reversed(chain) if digest in self._numbers_by_prefix), None)
+        return None if digest is None else self._load_replan(self._numbers_by_prefix[digest][-1])
 
-    def active_edits(self, epoch: ReplanRecord | None) -> EditsByTarget:
-        """The edits that hold in an epoch."""
-        if epoch is None:
+    def active_edits(self, replan: ReplanRecord | None) -> EditsByTarget:
+        """Return all edits that are active after a replan."""
+        if replan is None:
             return {}
-        if epoch.key not in self._cached_edits:
-            line = [epoch]
-            while line[-1].parent is not None and line[-1].parent not in self._cached_edits:
-                line.append(self._find_replan(line[-1].parent))
-            for one in reversed(line):
-                before = self._cached_edits[one.parent] if one.parent is not None else {}
-                gone = set(one.removed)
-                kept = {target: edit for target, edit in before.items() if target not in gone}
-                self._cached_edits[one.key] = kept | {edit.target: edit for edit in one.added}
+        if replan.key not in self._cached_edits:
+            ancestry = [replan]
+            while (parent := ancestry[-1].parent) is not None and parent not in self._cached_edits:
+                ancestry.append(self._find_replan(parent))
+            for record in reversed(ancestry):
+                before = self._cached_edits[record.parent] if record.parent is not None else {}
+                removed = set(record.removed)
+                kept = {target: edit for target, edit in before.items() if target not in removed}
+                self._cached_edits[record.key] = kept | index_by_target(record.added)
             for old in list(self._cached_edits)[:-MAX_CACHED_REPLANS]:
-                if old != epoch.key:
+                if old != replan.key:
                     del self._cached_edits[old]
-        return self._cached_edits[epoch.key]
+        return self._cached_edits[replan.key]
 
     def _find_replan(self, key: tuple[bytes, int]) -> ReplanRecord:
-        known = self._numbers_by_prefix.get(key[0], [])
-        if key[1] >= len(known):
-            raise LedgerError(f"{self._file.name}: a decision is missing that others build on; begin a new ledger")
-        return self._load_replan(known[key[1]])
+        digest, serial = key
+        numbers = self._numbers_by_prefix.get(digest, [])
+        if serial >= len(numbers):
+            raise LedgerError(f"{self._file.name}: the parent of a stored replan is missing; start a new ledger")
+        return self._load_replan(numbers[serial])
 
     def _load_replan(self, number: int) -> ReplanRecord:
         if number not in self._cached_replans:
@@ -135,16 +136,7 @@ class Ledger:
             self._cached_replans[number] = _decode_replan(body, self._file.name)
         return self._cached_replans[number]
 
-    def record_replan(self, epoch: ReplanRecord) -> ReplanRecord:
-        """Write a decision down; if another made one at this point meanwhile, that one holds and is handed back."""
-        self._execute(
-            "INSERT INTO epochs (chain, serial, body) VALUES (?, ?, ?) ON CONFLICT (chain, serial) DO NOTHING",
-            (epoch.chain, epoch.serial, msgspec.json.encode(epoch)),
-        )
-        self._load_new_rows()
-        return self._find_replan(epoch.key)
-
-    def new_replan(
+    def record_replan(
         self,
         chain: Sequence[bytes],
         before: ReplanRecord | None,
@@ -152,34 +144,44 @@ class Ledger:
         at: float,
         added: tuple[Edit, ...],
         removed: tuple[Occurrence, ...],
-    ) -> ReplanRecord:
-        """A decision at the end of a conversation, not written down yet."""
+    ) -> tuple[ReplanRecord, bool]:
+        """Store a replan for the last of these prefixes.
+
+        If another process has stored one with the same key, return that one and False.
+        """
         serial = len(self._numbers_by_prefix.get(chain[-1], ()))
-        return ReplanRecord(chain[-1], serial, len(chain), before.key if before else None, trigger, at, added, removed)
+        parent = before.key if before else None
+        replan = ReplanRecord(chain[-1], serial, len(chain), parent, trigger, at, added, removed)
+        self._execute(
+            "INSERT INTO epochs (chain, serial, body) VALUES (?, ?, ?) ON CONFLICT (chain, serial) DO NOTHING",
+            (replan.chain, replan.serial, msgspec.json.encode(replan)),
+        )
+        self._load_new_rows()
+        stored = self._find_replan(replan.key)
+        return stored, stored == replan
 
     # --- facts ---------------------------------------------------------------------------------------------------
 
     def get_fact(self, name: str) -> Any:
-        """What is known under a name, or None."""
+        """Return the fact of that name, or None."""
         row = self._query("SELECT value FROM facts WHERE name = ?", (name,))
         return msgspec.json.decode(row[0][0]) if row else None
 
     def find_facts(self, prefix: str) -> dict[str, Any]:
-        """All that is known under names that begin so, by the rest of the name."""
-        rows = self._query(
-            "SELECT name, value FROM facts WHERE name >= ? AND name < ?", (prefix, prefix + "\U0010ffff")
-        )
+        """Return all facts whose names start with `prefix`, by the rest of the name."""
+        bounds = (prefix, prefix + "\U0010ffff")
+        rows = self._query("SELECT name, value FROM facts WHERE name >= ? AND name < ?", bounds)
         return {name[len(prefix) :]: msgspec.json.decode(value) for name, value in rows}
 
     def set_fact(self, name: str, value: Any) -> None:
-        """Write a fact down, over what was there."""
+        """Store a fact and replace any earlier value."""
         self._execute(
             "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             (name, msgspec.json.encode(value)),
         )
 
     def save(self, path: str | Path) -> None:
-        """Copy all of it into a file, which is there whole or not at all."""
+        """Copy the ledger to a file; the file appears only when it is complete."""
         target = Path(path)
         part = target.with_name(f"{target.name}.{os.getpid()}.part")
         try:
@@ -189,12 +191,12 @@ class Ledger:
             part.replace(target)
         except OSError as error:
             part.unlink(missing_ok=True)
-            raise LedgerError(f"{target}: the ledger cannot be saved here ({error}); name another file") from error
+            raise LedgerError(f"{target}: cannot save the ledger ({error}); name another file") from error
 
     # --- the database --------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Read what others have written since."""
+        """Read the rows that other processes have written."""
         if self.path is None and self._connection is not None:
             return
         version = self._query("PRAGMA data_version", ())[0][0]
@@ -217,7 +219,7 @@ class Ledger:
             self._connect().execute(statement, values)
 
     def _connect(self) -> "Connection":
-        """The connection; a process that was forked off opens its own."""
+        """Return the connection; a forked process opens its own."""
         if self._connection is None or (self.path is not None and self._process != os.getpid()):
             self._connection = self._file.connect(any_thread=True)
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -228,29 +230,27 @@ class Ledger:
 
 def _decode_replan(body: bytes, name: str) -> ReplanRecord:
     try:
-        told = msgspec.json.decode(body)
-        told["trigger"] = RENAMED_TRIGGERS.get(told["trigger"], told["trigger"])
-        for edit in told["added"]:
+        fields = msgspec.json.decode(body)
+        fields["trigger"] = RENAMED_TRIGGERS.get(fields["trigger"], fields["trigger"])
+        for edit in fields["added"]:
             edit["kind"] = RENAMED_EDIT_KINDS.get(edit["kind"], edit["kind"])
             edit["policy"] = RENAMED_POLICIES.get(edit["policy"], edit["policy"])
-        return msgspec.convert(told, ReplanRecord)
+        return msgspec.convert(fields, ReplanRecord)
     except (KeyError, TypeError, msgspec.MsgspecError, ValueError) as error:
-        raise LedgerError(f"{name}: a decision in it cannot be read ({error}); begin a new ledger") from error
+        raise LedgerError(f"{name}: cannot decode a stored replan ({error}); start a new ledger") from error
 
 
 def diff_edits(before: EditsByTarget, after: EditsByTarget) -> tuple[tuple[Edit, ...], tuple[Occurrence, ...]]:
-    """What was added and what was removed between two sets of edits."""
-    added = tuple(
-        edit for target, edit in after.items() if target not in before or not is_same_edit(before[target], edit)
-    )
-    return added, tuple(target for target in before if target not in after)
+    """Return the edits that were added, and the targets whose edits were removed."""
+    added = (edit for target, edit in after.items() if target not in before or not is_same_edit(before[target], edit))
+    return tuple(added), tuple(target for target in before if target not in after)
 
 
-def is_same_edit(one: Edit, other: Edit) -> bool:
-    """Whether two edits make the same of a part, whatever they were found to save."""
-    return structs.replace(one, before=0, saved=0) == structs.replace(other, before=0, saved=0)
+def is_same_edit(first: Edit, second: Edit) -> bool:
+    """Return True if two edits have the same effect; their measured savings may differ."""
+    return structs.replace(first, before=0, saved=0) == structs.replace(second, before=0, saved=0)
 
 
 def index_by_target(edits: Sequence[Edit]) -> EditsByTarget:
-    """Edits by the first part that each speaks of."""
+    """Index edits by the first part that each one targets."""
     return {edit.target: edit for edit in edits}

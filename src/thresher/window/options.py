@@ -1,11 +1,12 @@
-"""Options of a window, and the checks of their values."""
+"""Options of a window, and the validation of their values."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from thresher.budget.options import PlanOptions
+from thresher.budget.options import PlanOptions, check_option_names
 from thresher.budget.thresholds import Thresholds
+from thresher.deprecation import rename_options, rename_value
 from thresher.dialects.cache_control import CacheBreakpointMode, CacheTtl
 from thresher.errors import OptionError
 from thresher.store import ContentStore
@@ -13,9 +14,9 @@ from thresher.summarize import Judge, Summarizer
 from thresher.window.events import WindowEvent
 from thresher.window.ledger import Ledger
 from thresher.window.prices import Prices
-from thresher.window.replanner import OnOverflow
 from thresher.window.summary_jobs import SummaryTiming
 
+OnOverflow = Literal["send", "raise"]
 RENAMED_OPTIONS = {
     "life": "cache_ttl",
     "marks": "cache_breakpoints",
@@ -33,44 +34,49 @@ class WindowOptions(PlanOptions, total=False):
     store: ContentStore | None
     """Store of removed content. By default the one in `THRESHER_HOME`."""
     ledger: str | Path | Ledger | None
-    """A file for decisions, which several processes may share. By default decisions stay in memory."""
+    """File for replans and facts, which several processes may share. By default they stay in memory."""
     format: str | None
-    """The dialect, where the messages do not show it."""
+    """Dialect of the messages. By default it is detected."""
     thresholds: Thresholds | None
-    """When a replan is worth it. By default what `thresher.toml` and the environment set."""
+    """When a replan pays. By default the settings in `thresher.toml` and the environment apply."""
     on_overflow: OnOverflow
-    """When nothing legal fits: `"send"` (default) or `"raise"`."""
+    """If no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
     cache_breakpoints: CacheBreakpointMode
     """Anthropic's cache breakpoints: `"auto"` (default) places them in a request body for Claude that has none,
-    `"place"` moves the user's own, too, `"leave"` changes none."""
+    `"place"` also moves the user's own, `"leave"` changes none."""
     cache_ttl: CacheTtl
-    """Which of Anthropic's caches is used: `"5m"` (default) or `"1h"`."""
+    """Lifetime of Anthropic's prompt cache: `"5m"` (default) or `"1h"`."""
     summarizer: Summarizer | None
-    """Writes the summaries of many parts. By default they are made without a model."""
+    """Writes summaries with a model. By default summaries need no model."""
     summaries: SummaryTiming
-    """When it writes: in the `"background"` (default), before the loop continues (`"blocking"`), or `"never"`."""
+    """When the summarizer runs: in the `"background"` (default), `"blocking"` the loop, or `"never"`."""
     judge: Judge | None
-    """May keep tool chains; the loop waits for it."""
+    """Decides which tool chains to keep; the loop waits for it."""
     on_event: Callable[[WindowEvent], None] | None
-    """Called with every event."""
+    """Callback for each event."""
 
 
-def check_window_choice(**options: tuple[Any, Any]) -> None:
-    """Refuse what is not among the words of a choice."""
-    for name, (value, known) in options.items():
-        if value not in get_args(known):
-            raise OptionError(f"`{name}` is one of {', '.join(get_args(known))}; not {value!r}")
+_CHOICES: dict[str, Any] = {
+    "on_overflow": OnOverflow,
+    "cache_breakpoints": CacheBreakpointMode,
+    "cache_ttl": CacheTtl,
+    "summaries": SummaryTiming,
+}
+_TYPES = {"thresholds": Thresholds, "prices": Prices}
 
 
-def check_window_option_type(**options: tuple[Any, type]) -> None:
-    """Refuse what is not of its kind."""
-    for name, (value, kind) in options.items():
-        if value is not None and not isinstance(value, kind):
-            raise OptionError(f"`{name}` is a `thresher.window.{kind.__name__}`; not {value!r}")
-
-
-def check_callable(**options: Any) -> None:
-    """Refuse what cannot be called."""
+def check_window_options(options: WindowOptions) -> None:
+    """Rename old options, and raise `OptionError` for unknown names and invalid values."""
+    rename_options("Window", options, RENAMED_OPTIONS)
+    check_option_names(options, WindowOptions.__annotations__)
+    if "summaries" in options:
+        options["summaries"] = rename_value("Window", "summaries", options["summaries"], {"now": "blocking"})
     for name, value in options.items():
-        if value is not None and not callable(value):
+        if name in _CHOICES and value not in get_args(_CHOICES[name]):
+            raise OptionError(f"`{name}` must be one of {', '.join(get_args(_CHOICES[name]))}, got {value!r}")
+        if value is None:
+            continue
+        if name in _TYPES and not isinstance(value, _TYPES[name]):
+            raise OptionError(f"`{name}` must be a `thresher.window.{_TYPES[name].__name__}`, got {value!r}")
+        if name in ("summarizer", "judge", "on_event") and not callable(value):
             raise OptionError(f"`{name}` must be callable, got {value!r}")

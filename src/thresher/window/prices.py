@@ -1,7 +1,7 @@
-"""What a request costs when the provider caches its beginning, and what changing that beginning costs.
+"""Price of a request when the provider caches its prefix.
 
-Prices are those of a million tokens. Reading from the cache is a tenth of the input price with most vendors, writing
-a quarter more than it, or the same; a cache lives for minutes after its last use.
+Prices are dollars per million tokens. For most vendors a cache read costs a tenth of the input price, and a cache write
+costs the input price or a quarter more. A cached prefix expires some minutes after its last use.
 """
 
 from msgspec import Struct
@@ -10,19 +10,19 @@ from thresher.tokens import ModelInfo, find_model
 
 
 class Prices(Struct, frozen=True):
-    """What tokens cost, and how the cache behaves."""
+    """Token prices and cache behavior of a model."""
 
     input: float = 1.0
-    """Dollars for a million tokens that no cache serves and none keeps; 1.0 where only ratios are known."""
+    """Dollars per million uncached tokens; 1.0 if only the price ratios are known."""
     read: float = 0.1
     write: float = 1.25
     life: float = 300.0
-    """Seconds for which a cached beginning is kept after its last use."""
+    """Seconds from the last use of a cached prefix until it expires."""
     minimum: int = 1024
-    """Tokens below which no beginning is cached."""
+    """Tokens of the smallest prefix that the provider caches."""
 
     def request_cost(self, tokens: int, cached: int) -> float:
-        """What a request costs, in dollars, when so many of its tokens are read from the cache."""
+        """Return the cost of a request in dollars if `cached` of its tokens come from the cache."""
         if tokens < self.minimum:
             return self.input * tokens / 1_000_000
         if cached < self.minimum:
@@ -31,7 +31,7 @@ class Prices(Struct, frozen=True):
 
 
 def prices_for_model(model: ModelInfo, *, hour: bool = False) -> Prices:
-    """The prices of a model; `hour` for the cache that lives an hour, where there is one."""
+    """Return the prices of a model; `hour` selects its one-hour cache, if it has one."""
     price = model.price
     if hour and price.cache_write_1h is not None:
         return Prices(price.input, price.cache_read, price.cache_write_1h, 3600.0, model.cache_minimum)
@@ -39,6 +39,6 @@ def prices_for_model(model: ModelInfo, *, hour: bool = False) -> Prices:
 
 
 def prices_for_model_name(model: str, *, hour: bool = False) -> Prices:
-    """The prices of a model by its name; ratios that most vendors share where it is not known."""
-    known = find_model(model) if model else None
-    return prices_for_model(known, hour=hour) if known is not None else Prices()
+    """Return the prices of a model by name, or the price ratios of most vendors for an unknown model."""
+    info = find_model(model) if model else None
+    return prices_for_model(info, hour=hour) if info is not None else Prices()

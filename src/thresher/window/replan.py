@@ -1,4 +1,4 @@
-"""New edits for a conversation on top of those that hold: gently where it may be, down to a size where it must."""
+"""New edits for a conversation: only worthwhile ones if it fits the budget, and as many as needed if it does not."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -19,22 +19,22 @@ from thresher.window.veto import EditFilter, EditVeto, exclude_kept_parts
 
 AUTO_POLICY = "auto"
 WINDOW_POLICY = "window"
-"""The policy that is named for what only the window wanted."""
+"""Policy name of the edits that only the window proposes."""
 HARD_TARGET_SHARE = 0.8
-"""The share of the limit to which what hurts goes down, where it can."""
+"""Share of the limit that a forced replan aims at, to leave room for a few more calls."""
 TRUNCATION_MARGIN = 0.9
-"""What is cut by characters is measured in tokens: a tenth less is kept than should fit."""
+"""Share of the fitting characters that a truncation keeps, since the limit is measured in tokens."""
 
 
 class ReplanContext(Struct, frozen=True, dict=True):
-    """What a plan is made for."""
+    """Input of a replan."""
 
     history: History
-    """As its API takes it, with nothing left out."""
+    """The repaired history, with nothing removed."""
     edits: EditsByTarget
-    """Those that hold."""
+    """Active edits."""
     carried_edits: EditsByTarget
-    """Those of before, for a past that has taken another turn."""
+    """Earlier edits that may still apply to a conversation that took another branch."""
     setup: PlanSetup
     policies: tuple[Policy, ...]
     prices: Prices
@@ -45,140 +45,146 @@ class ReplanContext(Struct, frozen=True, dict=True):
 
     @cached_property
     def resumed_draft(self) -> PlanDraft:
-        """The edits that hold, and no others; made once, so whoever adds to it copies it first."""
+        """A draft with the active edits only; built once, so copy it before adding edits."""
         draft = PlanDraft(self.history, self.setup.scale, placeholders=look_up_placeholders(self.history, self.store))
         draft.resume(self.edits.values())
         draft.resume(self.carried_edits.values(), held=False)
         return draft
 
+    def draft_with(self, edits: Sequence[Edit]) -> PlanDraft:
+        """Return a draft with the active edits and `edits`."""
+        draft = self.resumed_draft.copy()
+        draft.add_all(edits)
+        return draft
 
-def plan_worthwhile_edits(now: ReplanContext, sieved: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
-    """What the policies want, from the place on where it pays best; None where they want nothing new."""
-    before = now.resumed_draft
-    wanted = _propose_new_edits(now, sieved)
-    settled = close_draft(_add_edits(before, wanted), now.setup.thinking)
-    found = find_best_break_even(
-        _savings_by_message(before, settled),
-        now.prices,
+    def close(self, draft: PlanDraft) -> PlanDraft:
+        """Close a draft under the thinking rule of the setup."""
+        return close_draft(draft, self.setup.thinking)
+
+
+def plan_worthwhile_edits(context: ReplanContext, edit_filter: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
+    """Return the edits of the policies behind the most profitable first message, or None if nothing is saved."""
+    before = context.resumed_draft
+    wanted = _propose_new_edits(context, edit_filter)
+    best = find_best_break_even(
+        _savings_by_message(before, context.close(context.draft_with(wanted))),
+        context.prices,
         tokens=before.tokens,
-        cached=now.cached_tokens,
-        further=now.expected_calls,
+        cached=context.cached_tokens,
+        further=context.expected_calls,
     )
-    if found is None or found.tokens_saved <= 0:
+    if best is None or best.tokens_saved <= 0:
         return None
-    behind = [edit for edit in wanted if _first_place(now.history, edit).message >= found.first_message]
-    return close_draft(_add_edits(before, behind), now.setup.thinking), found
+    behind = [edit for edit in wanted if _first_message(context.history, edit) >= best.first_message]
+    return context.close(context.draft_with(behind)), best
 
 
-def shrink_to_target(now: ReplanContext, target: int, limit: int, sieved: EditFilter, *, fits: bool) -> PlanDraft:
-    """As small as `target` where that does not hurt; if it does not fit, below `limit` whatever it takes."""
-    rule, ladder = now.setup.thinking, now.setup.settings.escalation_steps()
-    gentle_steps = now.setup.settings.escalation_steps(
-        presets.DECAY_STEPS if now.setup.policy_label == AUTO_POLICY else presets.GENTLE_STEPS
-    )
-    draft = _add_edits(
-        now.resumed_draft, [*truncate_oversized_results(now, target, limit), *_propose_new_edits(now, sieved)]
-    )
+def shrink_to_target(
+    context: ReplanContext, target: int, limit: int, edit_filter: EditFilter, *, fits: bool
+) -> PlanDraft:
+    """Shrink to `target` tokens with gentle edits; if the history does not fit, use any edit to get below `limit`."""
+    rule, settings = context.setup.thinking, context.setup.settings
+    is_auto = context.setup.policy_label == AUTO_POLICY
+    gentle_steps = settings.escalation_steps(presets.DECAY_STEPS if is_auto else presets.GENTLE_STEPS)
+    oversized = truncate_oversized_results(context, target, limit)
+    draft = context.draft_with([*oversized, *_propose_new_edits(context, edit_filter)])
 
-    if isinstance(sieved, EditVeto) and sieved.has_judge:
-        sieved(now.history, list(propose_edits(now.history, make_step_policies(gentle_steps), now.setup.scale)))
+    if isinstance(edit_filter, EditVeto) and edit_filter.has_judge:
+        # One call to the judge for all edits of the gentle steps, before they come one by one.
+        edit_filter(
+            context.history, list(propose_edits(context.history, make_step_policies(gentle_steps), context.setup.scale))
+        )
 
-    def gently(edit: Edit) -> Edit | None:
-        kept = sieved(now.history, [edit]) if _is_new(now, edit) else []
-        return _exclude_summarized(now, kept[0]) if kept else None
+    def shape_gently(edit: Edit) -> Edit | None:
+        kept = edit_filter(context.history, [edit]) if _is_new(context, edit) else []
+        return _exclude_summarized(context, kept[0]) if kept else None
 
-    def hard(edit: Edit) -> Edit | None:
-        return _exclude_summarized(now, edit)
+    def shape(edit: Edit) -> Edit | None:
+        return _exclude_summarized(context, edit)
 
-    settled = escalate_to_budget(draft, gentle_steps, target, rule, shape=gently)
-    if not fits and settled.tokens > limit * HARD_TARGET_SHARE:
-        # With room for some calls more: else each of them would need another plan.
-        roomy = escalate_to_budget(draft, ladder, int(limit * HARD_TARGET_SHARE), rule, shape=hard)
-        settled = roomy if roomy.tokens <= limit * HARD_TARGET_SHARE or settled.tokens > limit else settled
-    if settled.tokens > limit and rule == "strip_after_edit":
-        settled = escalate_to_budget(draft, ladder, int(limit * HARD_TARGET_SHARE), rule, force=True, shape=hard)
-    return settled
-
-
-def _propose_new_edits(now: ReplanContext, sieved: EditFilter) -> list[Edit]:
-    """What the policies want, without what is held back."""
-    proposed = propose_edits(now.history, now.policies, now.setup.scale)
-    wanted = sieved(now.history, [edit for edit in proposed if _is_new(now, edit)])
-    told = (_exclude_summarized(now, edit) for edit in wanted)
-    return [edit for edit in told if edit is not None]
+    shrunk = escalate_to_budget(draft, gentle_steps, target, rule, shape=shape_gently)
+    hard_target, all_steps = int(limit * HARD_TARGET_SHARE), settings.escalation_steps()
+    if not fits and shrunk.tokens > limit * HARD_TARGET_SHARE:
+        # Leave room for more calls: otherwise each of them would need another replan.
+        smaller = escalate_to_budget(draft, all_steps, hard_target, rule, shape=shape)
+        if smaller.tokens <= limit * HARD_TARGET_SHARE or shrunk.tokens > limit:
+            shrunk = smaller
+    if shrunk.tokens > limit and rule == "strip_after_edit":
+        shrunk = escalate_to_budget(draft, all_steps, hard_target, rule, force=True, shape=shape)
+    return shrunk
 
 
-def _is_new(now: ReplanContext, edit: Edit) -> bool:
-    """Whether an edit does more than one that holds: a pointer to what has one says nothing new."""
-    return (
-        isinstance(edit, Summarize) or type(now.edits.get(edit.target)) is not type(edit) or isinstance(edit, Truncate)
-    )
+def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter) -> list[Edit]:
+    """Return the new edits of the policies that pass the filter."""
+    proposed = propose_edits(context.history, context.policies, context.setup.scale)
+    allowed = edit_filter(context.history, [edit for edit in proposed if _is_new(context, edit)])
+    shaped = (_exclude_summarized(context, edit) for edit in allowed)
+    return [edit for edit in shaped if edit is not None]
 
 
-def _exclude_summarized(now: ReplanContext, edit: Edit) -> Edit | None:
-    """A fold that takes in parts of an earlier one tells of the others alone."""
+def _is_new(context: ReplanContext, edit: Edit) -> bool:
+    """Return True if an edit goes beyond the active one: replacing a replaced part again changes nothing."""
+    is_repeatable = isinstance(edit, Summarize | Truncate)
+    return is_repeatable or type(context.edits.get(edit.target)) is not type(edit)
+
+
+def _exclude_summarized(context: ReplanContext, edit: Edit) -> Edit | None:
+    """Remove the parts that an earlier summary covers from a new summary."""
     if not isinstance(edit, Summarize):
         return edit
-    earlier = (old for old in (*now.edits.values(), *now.carried_edits.values()) if isinstance(old, Summarize))
-    return exclude_kept_parts(now.history, edit, {target for old in earlier for target in old.targets})
-
-
-def _add_edits(draft: PlanDraft, edits: Sequence[Edit]) -> PlanDraft:
-    other = draft.copy()
-    other.add_all(edits)
-    return other
+    active = (*context.edits.values(), *context.carried_edits.values())
+    covered = {target for old in active if isinstance(old, Summarize) for target in old.targets}
+    return exclude_kept_parts(context.history, edit, covered)
 
 
 def _savings_by_message(before: PlanDraft, after: PlanDraft) -> Iterator[tuple[int, int, int]]:
-    """For each message that the second draft makes smaller: its place, the tokens before it, what goes there."""
-    tokens = before.token_weights.tools(before.history.tools)
+    """Yield each message that the second draft shrinks: its index, the tokens before it, and the saved tokens."""
+    tokens_before = before.token_weights.tools(before.history.tools)
     for index in range(len(before.history)):
-        now = _count_message_tokens(before, index)
-        gone = now - _count_message_tokens(after, index)
-        if gone:
-            yield index, tokens, gone
-        tokens += now
+        tokens = _count_message_tokens(before, index)
+        saved = tokens - _count_message_tokens(after, index)
+        if saved:
+            yield index, tokens_before, saved
+        tokens_before += tokens
 
 
 def _count_message_tokens(draft: PlanDraft, index: int) -> int:
     if not draft.has_parts_left(index):
         return 0
-    weights = draft.part_weights[index]
-    fates = (draft.decisions.get(Place(index, j)) for j in range(len(weights)))
-    return draft.token_weights.message_overhead + sum(
-        w if fate is None else fate.weight for w, fate in zip(weights, fates, strict=True)
-    )
+    tokens = draft.token_weights.message_overhead
+    for part_index, weight in enumerate(draft.part_weights[index]):
+        decision = draft.decisions.get(Place(index, part_index))
+        tokens += weight if decision is None else decision.weight
+    return tokens
 
 
-def _first_place(history: History, edit: Edit) -> Place:
-    return min(
-        (history.places[target] for target in list_targets(edit) if target in history.places), default=Place(0, 0)
-    )
+def _first_message(history: History, edit: Edit) -> int:
+    places = [history.places[target] for target in list_targets(edit) if target in history.places]
+    return min(places).message if places else 0
 
 
-def truncate_oversized_results(now: ReplanContext, target: int, limit: int) -> list[Edit]:
-    """Cuts of results that have just come and are larger than what is left for them, even after a re-plan."""
-    draft = now.resumed_draft
-    cuts: list[Edit] = []
-    for link in now.history.links:
+def truncate_oversized_results(context: ReplanContext, target: int, limit: int) -> list[Edit]:
+    """Truncate new results that exceed the space left for them even after a replan."""
+    draft = context.resumed_draft
+    truncations: list[Edit] = []
+    for link in context.history.links:
         place, result = link.chain.result, link.result
         if place is None or result is None or not link.chain.active:
             continue
         weight = draft.original_weight(place)
-        left = limit - min(draft.tokens - weight, target)
+        available = limit - min(draft.tokens - weight, target)
         text = part_text(result)
-        if weight > left:
-            gaps = elide_to_limit(text, max(0, int(len(text) * left / weight * TRUNCATION_MARGIN)))
-            cuts += (
-                [Truncate(now.history.occurrence(place), WINDOW_POLICY, "larger than what is left", gaps)]
-                if gaps
-                else []
-            )
-    return cuts
+        if weight <= available:
+            continue
+        gaps = elide_to_limit(text, max(0, int(len(text) * available / weight * TRUNCATION_MARGIN)))
+        if gaps:
+            occurrence = context.history.occurrence(place)
+            truncations.append(Truncate(occurrence, WINDOW_POLICY, "larger than what is left", gaps))
+    return truncations
 
 
 def select_window_policies(label: str, policies: tuple[Policy, ...], age: int) -> tuple[Policy, ...]:
-    """What a window clears as soon as it pays: what its policies want; for `auto` what is rarely asked for again."""
+    """Return the policies that clear content as soon as it pays; `auto` adds content that is rarely used again."""
     if label != AUTO_POLICY:
         return policies
     return (*policies, *(make_policy(name, **options) for name, options in presets.make_clearing_steps(age)))

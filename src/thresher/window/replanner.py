@@ -1,37 +1,41 @@
-"""Decide whether a conversation gets new edits, and put them into force.
+"""Replanning: decides whether a conversation gets new edits, and applies them.
 
-The half of the window that weighs what an edit saves against what it costs; `window` follows the conversations.
+This half of the window weighs the saving of an edit against its cost. The module `window` tracks the conversations.
 """
 
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from threading import RLock
+from typing import Unpack
 
 from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
-from thresher.budget.fitting import PlanSetup, default_budget, store_removed_parts
+from thresher.budget.fitting import default_budget, resolve_plan_setup, store_removed_parts
+from thresher.budget.options import PlanOptions
 from thresher.budget.thresholds import Thresholds
-from thresher.dialects.cache_control import CacheTtl
 from thresher.edits import ThinkingRule, finish_plan
+from thresher.model import History
 from thresher.model.turns import is_prompt
+from thresher.policies import PolicyLike
 from thresher.store import ContentStore, StoreError, default_content_store
 from thresher.window.cache_state import MAX_CONVERSATIONS, PromptCacheTracker
 from thresher.window.conversation import NewContent, WindowConversation, repair_if_possible
 from thresher.window.event_log import EventLog
-from thresher.window.events import EXTERNAL_REPLAN, AppliedReplan, Trigger, build_window_event
+from thresher.window.events import EXTERNAL_REPLAN, AppliedReplan, Trigger
 from thresher.window.ledger import Ledger, LedgerError, diff_edits, index_by_target
+from thresher.window.options import WindowOptions, check_window_options
 from thresher.window.prices import Prices, prices_for_model_name
 from thresher.window.refetches import RefetchTracker
-from thresher.window.replan import ReplanContext, select_window_policies
-from thresher.window.request import WindowRequest
+from thresher.window.replan import ReplanContext, plan_worthwhile_edits, select_window_policies
+from thresher.window.request import WindowRequest, resolve_window_dialect
 from thresher.window.summary_jobs import SummaryJobs
 from thresher.window.triggers import (
+    REASON_TEMPLATES,
     ReplanDecision,
     choose_protected_age,
     decide_carried_edits,
     decide_forced_replan,
-    decide_optional_replan,
     estimate_clearing,
     find_fill_start,
     is_replan_worthwhile,
@@ -39,42 +43,58 @@ from thresher.window.triggers import (
 from thresher.window.usage import UsageObserver
 from thresher.window.veto import EditVeto
 
-OnOverflow = Literal["send", "raise"]
-
 
 class Replanner:
-    """Replans the conversations of a window when that pays, when it must be, or when it costs nothing."""
+    """Replans the conversations of a window when a replan pays, is free, or is necessary."""
 
-    ledger: Ledger
-    _setup: PlanSetup
-    _store: ContentStore | None
-    _prices: Prices | None
-    _thresholds: Thresholds
-    _on_overflow: OnOverflow
-    _cache_ttl: CacheTtl
-    _event_log: EventLog
-    _can_drop_thinking: bool
-    _conversations: list[WindowConversation]
-    _cache: PromptCacheTracker
-    _refetches: RefetchTracker
-    _veto: EditVeto
-    _summary_jobs: SummaryJobs
-    _usage_observer: UsageObserver
+    def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
+        """Start a new window, or resume from a `ledger`; see `WindowOptions` for the options.
 
-    def _switch_to(self, thread: WindowConversation, instead_of: WindowConversation | None) -> None:
-        """Go on with a thread, in the place of another one of the same conversation."""
-        others = [one for one in self._conversations if one is not thread and one is not instead_of]
-        self._conversations = [*others, thread][-MAX_CONVERSATIONS:]
-        self._cache.switch_to(thread)
+        `policy`, `budget`, `model`, `thinking`, `counter` and the filter options are those of `plan`.
+        """
+        check_window_options(options)
+        format, ledger = options.pop("format", None), options.pop("ledger", None)
+        summarizer, judge = options.pop("summarizer", None), options.pop("judge", None)
+        thresholds, on_event = options.pop("thresholds", None), options.pop("on_event", None)
+        summaries = options.pop("summaries", "background")
+        self._store = options.pop("store", None)
+        self._prices = options.pop("prices", None)
+        self._on_overflow = options.pop("on_overflow", "send")
+        self._breakpoint_mode = options.pop("cache_breakpoints", "auto")
+        self._cache_ttl = options.pop("cache_ttl", "5m")
+        self._policy = policy
+        self._plan_options: PlanOptions = options
+        self._setup = resolve_plan_setup(History(), policy, options)
+        self._format = None if format is None else resolve_window_dialect(format).name
+        self._thresholds = thresholds or Thresholds(**self._setup.settings.thresholds)
+        self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+        self._event_log = EventLog(on_event)
+        self._model = ""
+        self._can_drop_thinking = False
+        self._conversations: list[WindowConversation] = []
+        """The latest conversations, newest last."""
+        self._request: WindowRequest | None = None
+        self._cache = PromptCacheTracker(self.ledger)
+        self._refetches = RefetchTracker(self.ledger)
+        self._veto = EditVeto(self._refetches, self.ledger, judge, self._event_log.failures.append)
+        self._summary_jobs = SummaryJobs(self.ledger, summarizer, summaries, self._event_log.failures.append)
+        self._usage_observer = UsageObserver()
+        self._lock = RLock()
+
+    def _switch_to(self, conversation: WindowConversation, replaced: WindowConversation | None) -> None:
+        """Make a conversation the current one, in place of its earlier state."""
+        others = [other for other in self._conversations if other is not conversation and other is not replaced]
+        self._conversations = [*others, conversation][-MAX_CONVERSATIONS:]
+        self._cache.switch_to(conversation)
 
     @property
     def store(self) -> ContentStore:
-        """Where what is left out stays."""
+        """The store of removed content."""
         return self._store or default_content_store()
 
     @property
     def prices(self) -> Prices:
-        """What tokens cost, and how long the cache has been seen to live."""
+        """Token prices, with the observed lifetime of the cache."""
         return self._usage_observer.adjust_prices(self._list_prices)
 
     @property
@@ -83,150 +103,157 @@ class Replanner:
 
     @property
     def budget(self) -> int:
-        """The tokens that a request may have, as they are counted here."""
-        asked = self._setup.budget or default_budget(self._setup.model)
-        return self._usage_observer.to_local_tokens(asked)
+        """The token budget of a request, in local tokens."""
+        return self._usage_observer.to_local_tokens(self._setup.budget or default_budget(self._setup.model))
 
-    def _cached_tokens(self, thread: WindowConversation, now: float) -> int:
-        return self._cache.cached_tokens(thread, now, self.prices.life)
+    def _cached_tokens(self, conversation: WindowConversation, now: float) -> int:
+        return self._cache.cached_tokens(conversation, now, self.prices.life)
 
     def _replan_if_needed(
-        self, request: WindowRequest, thread: WindowConversation, came: NewContent, now: float
+        self, request: WindowRequest, conversation: WindowConversation, new_content: NewContent, now: float
     ) -> WindowConversation:
-        """The thread, with new edits where that is called for."""
-        limit, thresholds = self.budget, self._thresholds
-        cached = self._cached_tokens(thread, now)
+        """Return the conversation, with new edits if a replan is due."""
+        limit = self.budget
+        cached = self._cached_tokens(conversation, now)
 
         @cache
-        def situation() -> ReplanContext:
-            return self._build_context(thread, came, cached)
+        def build_context() -> ReplanContext:
+            return self._build_context(conversation, new_content, cached)
 
         state = self._cache.state
         decision: ReplanDecision | None = None
         tried = False
-        if thread.tokens > limit * thresholds.high_water or not thread.is_legal:
-            waits = thread.tokens < state.retry_above_tokens and (thread.tokens <= limit or state.exceeds_budget)
-            tried = not thread.is_legal or not waits
-            if tried and (decision := decide_forced_replan(thread, situation(), thresholds, limit, self._veto)) is None:
-                self._back_off(thread)
-        elif came.carried_edits:
-            decision = decide_carried_edits(situation(), thread)
+        if conversation.tokens > limit * self._thresholds.high_water or not conversation.is_legal:
+            backs_off = conversation.tokens < state.retry_above_tokens
+            backs_off = backs_off and (conversation.tokens <= limit or state.exceeds_budget)
+            tried = not conversation.is_legal or not backs_off
+            if tried:
+                decision = decide_forced_replan(conversation, build_context(), self._thresholds, limit, self._veto)
+                if decision is None:
+                    self._back_off(conversation)
+        elif new_content.carried_edits:
+            decision = decide_carried_edits(build_context(), conversation)
         if decision is None:
-            decision = self._find_worthwhile_replan(thread, came, cached, now, situation)
+            decision = self._find_worthwhile_replan(conversation, new_content, cached, now, build_context)
         if decision is not None:
-            thread = self._commit_replan(request, thread, decision, cached, now)
-        if thread.tokens > limit:
-            self._report_overflow(thread, limit, now, tried=tried)
-        state.exceeds_budget = thread.tokens > limit
-        return thread
+            conversation = self._commit_replan(request, conversation, decision, cached, now)
+        if conversation.tokens > limit:
+            self._report_overflow(conversation, limit, tried=tried)
+        state.exceeds_budget = conversation.tokens > limit
+        return conversation
 
-    def _choose_trigger(self, came: NewContent, cached: int, now: float) -> Trigger:
+    def _choose_trigger(self, new_content: NewContent, cached: int, now: float) -> Trigger:
         if not cached:
             return "piggyback" if self._cache.is_warm(now, self.prices.life) else "cold"
-        return "boundary" if any(map(is_prompt, came.messages)) else "break_even"
+        return "boundary" if any(map(is_prompt, new_content.messages)) else "break_even"
 
     def _find_worthwhile_replan(
         self,
-        thread: WindowConversation,
-        came: NewContent,
+        conversation: WindowConversation,
+        new_content: NewContent,
         cached: int,
         now: float,
-        situation: Callable[[], ReplanContext],
+        build_context: Callable[[], ReplanContext],
     ) -> ReplanDecision | None:
-        """A change that pays, if there is one; what could go and stays is paid for with each call."""
-        prices, thresholds = self.prices, self._thresholds
-        found, clearable = estimate_clearing(thread, prices, thresholds, cached, thresholds.kept_age(self.budget))
-        state = self._cache.state
+        """Return a replan that pays, if there is one, and add this call to the avoidable cost."""
+        prices, thresholds, state = self.prices, self._thresholds, self._cache.state
+        best, clearable = estimate_clearing(conversation, prices, thresholds, cached, thresholds.kept_age(self.budget))
         state.avoidable_cost += prices.read * clearable / 1_000_000
-        further = thresholds.expected_calls(thread.calls)
-        trigger = self._choose_trigger(came, cached, now)
-        waits = trigger == "break_even" and thread.tokens < state.retry_above_tokens
-        # A prompt of the human's is a good time: what came before it is asked for less from then on.
-        rent = (
-            state.avoidable_cost / thresholds.prompt_patience_share if trigger == "boundary" else state.avoidable_cost
-        )
-        if waits or not is_replan_worthwhile(found, further, rent, thresholds):
+        further = thresholds.expected_calls(conversation.calls)
+        trigger = self._choose_trigger(new_content, cached, now)
+        avoidable_cost = state.avoidable_cost
+        if trigger == "boundary":
+            # A human prompt is a good time for a replan: agents seldom use the content before it again.
+            avoidable_cost /= thresholds.prompt_patience_share
+        backs_off = trigger == "break_even" and conversation.tokens < state.retry_above_tokens
+        if backs_off or not is_replan_worthwhile(best, further, avoidable_cost, thresholds):
             return None
-        decision = decide_optional_replan(trigger, situation, further, rent, thresholds, self._veto)
-        if decision is None:
-            self._back_off(thread)
-        return decision
+        offer = plan_worthwhile_edits(build_context(), self._veto)
+        if offer is not None and is_replan_worthwhile(offer[1], further, avoidable_cost, thresholds):
+            draft, break_even = offer
+            return ReplanDecision(trigger, REASON_TEMPLATES[trigger].format(saved=break_even.tokens_saved), draft)
+        self._back_off(conversation)
+        return None
 
-    def _back_off(self, thread: WindowConversation) -> None:
-        """Look again when there is more to gain: each time that it was in vain, twice as much."""
+    def _back_off(self, conversation: WindowConversation) -> None:
+        """Postpone the next attempt until more can be saved, twice as much after each fruitless attempt."""
         state = self._cache.state
-        state.retry_above_tokens = thread.tokens + self._thresholds.min_saving * 2 ** min(state.fruitless_attempts, 10)
+        growth = self._thresholds.min_saving * 2 ** min(state.fruitless_attempts, 10)
+        state.retry_above_tokens = conversation.tokens + growth
         state.fruitless_attempts += 1
 
     @property
     def _thinking_rule(self) -> ThinkingRule:
-        """What an edit means for thinking behind it: who cannot ask the API to drop it must take it along."""
+        """The rule for thinking behind an edit: if the API cannot drop it, the edit must remove it."""
         rule = self._setup.thinking
         return "strip_after_edit" if rule == "drop_block" and not self._can_drop_thinking else rule
 
-    def _build_context(self, thread: WindowConversation, came: NewContent, cached: int) -> ReplanContext:
+    def _build_context(self, conversation: WindowConversation, new_content: NewContent, cached: int) -> ReplanContext:
         setup = structs.replace(self._setup, thinking=self._thinking_rule)
+        protected_age = choose_protected_age(conversation, self.budget, self._thresholds)
         return ReplanContext(
-            history=repair_if_possible(thread.prompt.build_history(thread.received), thread.dialect),
-            edits=thread.edits,
-            carried_edits=came.carried_edits,
+            history=repair_if_possible(conversation.prompt.build_history(conversation.received), conversation.dialect),
+            edits=conversation.edits,
+            carried_edits=new_content.carried_edits,
             setup=setup,
-            policies=select_window_policies(
-                setup.policy_label, setup.policies, choose_protected_age(thread, self.budget, self._thresholds)
-            ),
+            policies=select_window_policies(setup.policy_label, setup.policies, protected_age),
             prices=self.prices,
             cached_tokens=cached,
-            expected_calls=self._thresholds.expected_calls(thread.calls),
+            expected_calls=self._thresholds.expected_calls(conversation.calls),
             store=self.store,
         )
 
     def _commit_replan(
-        self, request: WindowRequest, thread: WindowConversation, decision: ReplanDecision, cached: int, now: float
+        self,
+        request: WindowRequest,
+        conversation: WindowConversation,
+        decision: ReplanDecision,
+        cached: int,
+        now: float,
     ) -> WindowConversation:
-        """Keep what goes, write the decision down, and only then act on it."""
-        prices_now = self.prices
+        """Store the removed content, then record the replan, and only then apply it."""
+        prices = self.prices
         history = decision.draft.history
         plan = structs.replace(finish_plan(decision.draft, self._thinking_rule), budget=self.budget)
-        plan = self._summary_jobs.fill_ready(
-            history, plan, thread.scale, find_fill_start(decision, plan, thread, self._thinking_rule)
-        )
-        edits = index_by_target(plan.edits)
-        added, removed = diff_edits(thread.edits, edits)
-        if not added and not removed and thread.is_legal:
-            self._back_off(thread)
-            return thread
-        epoch = self.ledger.new_replan(thread.prefix_digests, thread.last_replan, decision.trigger, now, added, removed)
+        fill_start = find_fill_start(decision, plan, conversation, self._thinking_rule)
+        plan = self._summary_jobs.fill_ready(history, plan, conversation.token_weights, fill_start)
+        added, removed = diff_edits(conversation.edits, index_by_target(plan.edits))
+        if not added and not removed and conversation.is_legal:
+            self._back_off(conversation)
+            return conversation
         try:
             store_removed_parts(history, structs.replace(plan, edits=added), self.store)
-            held = self.ledger.record_replan(epoch)
+            replan, is_own = self.ledger.record_replan(
+                conversation.prefix_digests, conversation.last_replan, decision.trigger, now, added, removed
+            )
         except (StoreError, LedgerError) as error:
-            self._event_log.report("store", f"nothing was left out: {error}", thread, self._setup.model, now)
-            self._back_off(thread)
-            return thread
-        after = WindowConversation(request, held, self.ledger.active_edits(held), thread.scale, thread)
+            self._event_log.report("store", f"nothing was removed: {error}", conversation)
+            self._back_off(conversation)
+            return conversation
+        edits = self.ledger.active_edits(replan)
+        after = WindowConversation(request, replan, edits, conversation.token_weights, conversation)
         self._refetches.record_removed(after.original, after.edits.values())
-        self._switch_to(after, thread)
+        self._switch_to(after, conversation)
         state = self._cache.state
         state.avoidable_cost, state.retry_above_tokens = 0.0, 0
-        if thread.tokens - after.tokens < self._thresholds.min_saving:
+        if conversation.tokens - after.tokens < self._thresholds.min_saving:
             self._back_off(after)
         else:
             state.fruitless_attempts = 0
         self._summary_jobs.request_missing(history, structs.replace(plan, edits=tuple(after.edits.values())))
-        change = AppliedReplan(decision.trigger, decision.reason, plan, added) if held == epoch else EXTERNAL_REPLAN
-        price = prices_now.request_cost(after.tokens, self._cached_tokens(after, now)) - prices_now.request_cost(
-            thread.tokens, cached
-        )
-        self._event_log.publish(
-            build_window_event(change, thread, after, price, prices_now.read, self._setup.model, now)
-        )
+        change = EXTERNAL_REPLAN
+        if is_own:
+            change = AppliedReplan(decision.trigger, decision.reason, plan, added)
+        cost = prices.request_cost(after.tokens, self._cached_tokens(after, now))
+        cost -= prices.request_cost(conversation.tokens, cached)
+        self._event_log.report_replan(change, conversation, after, cost, prices.read)
         return after
 
-    def _report_overflow(self, thread: WindowConversation, limit: int, now: float, *, tried: bool) -> None:
-        """Nothing legal fits: say so, and go on or stop as the user wants it."""
+    def _report_overflow(self, conversation: WindowConversation, limit: int, *, tried: bool) -> None:
+        """Report that no legal request fits, or raise `BudgetError` if `on_overflow` is `"raise"`."""
         if self._on_overflow == "raise":
-            raise build_budget_error(self._build_context(thread, NewContent(), 0).resumed_draft, limit)
+            raise build_budget_error(self._build_context(conversation, NewContent(), 0).resumed_draft, limit)
         if tried:
-            self._back_off(thread)
-        why = f"nothing legal fits into {limit:,} tokens: the smallest request has {thread.tokens:,}"
-        self._event_log.report("overflow", why, thread, self._setup.model, now)
+            self._back_off(conversation)
+        reason = f"no legal request fits into {limit:,} tokens: the smallest has {conversation.tokens:,}"
+        self._event_log.report("overflow", reason, conversation)

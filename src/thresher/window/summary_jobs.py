@@ -1,13 +1,13 @@
-"""Summaries that a model writes: asked for when folds are made, taken into the plan when they are there.
+"""Summaries by a model: requested when a replan summarizes parts, and filled in once their text is ready.
 
-Until then, or if none comes, what was written without a model stands, and the loop never waits unless it was told to.
-A text that comes later enters at the next re-plan that may change what stands where it goes.
+Until then the summary that needs no model stays in place, and the loop waits only with `summaries="blocking"`. A later
+text enters at the next replan that may change the message of its summary.
 """
 
 from collections import deque
-from collections.abc import Callable
-from threading import Thread as Worker
-from typing import Literal
+from collections.abc import Callable, Iterable
+from threading import Thread
+from typing import Any, Literal
 
 from msgspec import structs
 
@@ -19,51 +19,58 @@ from thresher.window.ledger import Ledger
 
 SUMMARY_FACT_PREFIX = "summary:"
 SummaryTiming = Literal["background", "blocking", "never"]
-"""When summaries are asked for: while the loop goes on; before it does; not at all, for somebody else fills them."""
+"""When the summarizer runs: while the loop continues, before it continues, or never because `fill` provides texts."""
 
 
 class SummaryJobs:
-    """Keeps the requests that are open, and the texts that came."""
+    """Open summary requests and the texts received for them."""
 
     def __init__(
-        self, ledger: Ledger, summarizer: Summarizer | None, when: SummaryTiming, on_failure: Callable[[str], None]
+        self, ledger: Ledger, summarizer: Summarizer | None, timing: SummaryTiming, on_failure: Callable[[str], None]
     ) -> None:
         self._on_failure = on_failure
         self._ledger = ledger
         self._summarizer = summarizer
-        self._timing: SummaryTiming = when if summarizer is not None else "never"
-        self._worker: Worker | None = None
+        self._timing: SummaryTiming = timing if summarizer is not None else "never"
+        self._worker: Thread | None = None
         self._queue: deque[tuple[History, SummaryRequest]] = deque()
         self._attempted_ids: set[str] = set()
         self.open_requests: dict[str, SummaryRequest] = {}
-        """Requests that nobody has answered yet, by id."""
+        """Requests without a text, by id."""
 
-    def fill_ready(self, history: History, plan: Plan, scale: TokenWeights, start: Place) -> Plan:
-        """The plan with the texts that are there, in folds from a place on: what stands before it shall not change."""
+    def _texts(self) -> dict[str, Any]:
+        return self._ledger.find_facts(SUMMARY_FACT_PREFIX)
+
+    def fill_ready(self, history: History, plan: Plan, token_weights: TokenWeights, start: Place) -> Plan:
+        """Fill the ready texts into the summaries from `start` on; everything before it must not change."""
         behind = [edit for edit in plan.edits if isinstance(edit, Summarize) and history.places[edit.target] >= start]
         if not behind:
             return plan
-        texts = self._ledger.find_facts(SUMMARY_FACT_PREFIX)
+        texts = self._texts()
         requests = find_summary_requests(history, structs.replace(plan, edits=tuple(behind)))
         if self._timing == "blocking":
-            new = tuple(one for one in requests if one.id not in texts and one.id not in self._attempted_ids)
-            self._attempted_ids.update(one.id for one in new)
-            self._write_summaries(history, new)
-            texts = self._ledger.find_facts(SUMMARY_FACT_PREFIX)
-        wanted = {one.id: texts[one.id] for one in requests if one.id in texts}
-        return fill_summaries(plan, wanted, scale) if wanted else plan
+            self._write_summaries(history, self._take_unattempted([job for job in requests if job.id not in texts]))
+            texts = self._texts()
+        ready = {request.id: texts[request.id] for request in requests if request.id in texts}
+        return fill_summaries(plan, ready, token_weights) if ready else plan
 
     def request_missing(self, history: History, plan: Plan) -> None:
-        """Take note of what is open now, and have it written."""
-        known = self._ledger.find_facts(SUMMARY_FACT_PREFIX)
-        self.open_requests = {one.id: one for one in find_summary_requests(history, plan) if one.id not in known}
-        new = [one for id_, one in self.open_requests.items() if id_ not in self._attempted_ids]
-        if self._timing == "background" and new:
-            self._attempted_ids.update(one.id for one in new)
-            self._queue.extend((history, one) for one in new)
-            if self._worker is None or not self._worker.is_alive():
-                self._worker = Worker(target=self._run_queue, daemon=True)
-                self._worker.start()
+        """Record the open requests of a plan, and write their summaries in the background if so configured."""
+        texts = self._texts()
+        self.open_requests = {job.id: job for job in find_summary_requests(history, plan) if job.id not in texts}
+        if self._timing != "background":
+            return
+        new = self._take_unattempted(self.open_requests.values())
+        self._queue.extend((history, request) for request in new)
+        if new and (self._worker is None or not self._worker.is_alive()):
+            self._worker = Thread(target=self._run_queue, daemon=True)
+            self._worker.start()
+
+    def _take_unattempted(self, requests: Iterable[SummaryRequest]) -> tuple[SummaryRequest, ...]:
+        """Return the requests that no summarizer has tried yet, and mark them as tried."""
+        new = tuple(request for request in requests if request.id not in self._attempted_ids)
+        self._attempted_ids.update(request.id for request in new)
+        return new
 
     def _run_queue(self) -> None:
         while self._queue:
@@ -71,12 +78,12 @@ class SummaryJobs:
             self._write_summaries(history, (request,))
 
     def fill(self, id: str, text: str) -> None:
-        """Take a text for a request."""
+        """Store the text of a request."""
         self._ledger.set_fact(SUMMARY_FACT_PREFIX + id, text)
         self.open_requests.pop(id, None)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until what is being written is written, or so long."""
+        """Wait for the background thread, at most `seconds`."""
         if self._worker is not None:
             self._worker.join(seconds)
 
@@ -86,7 +93,7 @@ class SummaryJobs:
                 self.fill(id_, text)
 
     def _report_failure(self, error: Exception) -> None:
-        heard = getattr(self._summarizer, "on_failure", None)
-        if heard is not None:
-            heard(error)
-        self._on_failure(f"a summary was not written, and the one without a model stands: {error}")
+        on_failure = getattr(self._summarizer, "on_failure", None)
+        if on_failure is not None:
+            on_failure(error)
+        self._on_failure(f"a model wrote no summary, so the default summary stays: {error}")

@@ -1,13 +1,13 @@
-"""Tell a trace that the history was planned anew: one event on the span that is open.
+"""Report window events to OpenTelemetry: one span event on the current span for each.
 
-OpenTelemetry is an extra, and most programs have no span: then nothing is done, and next to nothing is spent.
-Attributes have the names of the GenAI conventions where those have one: the operation, the model, and that the model
-sees a shorter conversation than was had, which is said when it is true and never else. All others are ours.
-`gen_ai.usage.*` is what a provider says that it used. Ours are counts made before the request, so they are not put
-there: whoever sums up usage would count them twice.
+OpenTelemetry is an optional extra. Without it, or without a recording span, this module does almost nothing.
+Attributes have the names of the GenAI conventions if there is one: the operation, the model, and
+`gen_ai.conversation.compacted`, which is only set when true. All other names are Thresher's own. `gen_ai.usage.*`
+holds the usage that a provider reports. The token counts here are estimates before the request, so they have other
+names: a sum of usage would otherwise count them twice.
 
-No text of a conversation is told, only names, numbers, ids and reasons. Of many the first are told, and how many
-there are.
+Attributes hold names, numbers, ids and reasons, but no text of a conversation. Of a long list they hold the first
+items and the total count.
 """
 
 from collections.abc import Sequence
@@ -20,56 +20,46 @@ from thresher.window.events import WindowEvent
 SPAN_EVENT_NAME = "thresher.replan"
 
 MAX_LISTED = 32
-"""As many ids, exclusions or notes as one attribute holds."""
+"""Items of one list attribute."""
 
 AttributeValue = str | bool | int | float | Sequence[str]
 
-_SCALAR_FIELDS = (
-    "trigger",
-    "reason",
-    "time",
-    "calls_before",
-    "tokens_before",
-    "tokens_after",
-    "first_changed",
-    "cost",
-    "saving_per_call",
-)
 _LIST_FIELDS = ("removed_ids", "rejected_edits", "notes")
+_SCALAR_FIELDS = [name for name in WindowEvent.__struct_fields__ if name not in ("model", "edits", *_LIST_FIELDS)]
 
 
 def add_span_event(event: WindowEvent) -> None:
-    """Add the event to the current span, if there is one that records; where telemetry fails, nothing else does."""
+    """Add the event to the current span if it is recording; ignore any failure of telemetry."""
     try:
         trace = _import_trace_api()
         span = None if trace is None else trace.get_current_span()
         if span is not None and span.is_recording():
             span.add_event(SPAN_EVENT_NAME, attributes=build_span_attributes(event))
-    except Exception:  # noqa: BLE001 - spans come from any library, and no request may fail for one
+    except Exception:  # noqa: BLE001 - spans come from any library, and none may stop a request
         return
 
 
 def build_span_attributes(event: WindowEvent) -> dict[str, AttributeValue]:
-    """What is told of an event, by name: values that every exporter can write."""
+    """Return the attributes of an event, with values that every exporter supports."""
     edit_count = sum(event.edits.values())
-    told: dict[str, AttributeValue] = {"gen_ai.operation.name": "chat"}
+    attributes: dict[str, AttributeValue] = {"gen_ai.operation.name": "chat"}
     if event.model:
-        told["gen_ai.request.model"] = event.model
+        attributes["gen_ai.request.model"] = event.model
     if edit_count:
-        told["gen_ai.conversation.compacted"] = True
-    told |= {f"thresher.{name}": getattr(event, name) for name in _SCALAR_FIELDS}
-    told["thresher.saved"] = event.tokens_before - event.tokens_after
-    told["thresher.edit_count"] = edit_count
-    told |= {f"thresher.edits.{name}": count for name, count in event.edits.items()}
+        attributes["gen_ai.conversation.compacted"] = True
+    attributes |= {f"thresher.{name}": getattr(event, name) for name in _SCALAR_FIELDS}
+    attributes["thresher.saved"] = event.saved
+    attributes["thresher.edit_count"] = edit_count
+    attributes |= {f"thresher.edits.{name}": count for name, count in event.edits.items()}
     for name in _LIST_FIELDS:
-        several: Sequence[str] = getattr(event, name)
-        told |= {f"thresher.{name}": tuple(several[:MAX_LISTED]), f"thresher.{name}_count": len(several)}
-    return told
+        items: Sequence[str] = getattr(event, name)
+        attributes |= {f"thresher.{name}": tuple(items[:MAX_LISTED]), f"thresher.{name}_count": len(items)}
+    return attributes
 
 
 @cache
 def _import_trace_api() -> ModuleType | None:
-    """OpenTelemetry's tracing, where it is installed; looked for once."""
+    """Return OpenTelemetry's tracing API, or None if it is not installed."""
     try:
         return import_module("opentelemetry.trace")
     except ImportError:

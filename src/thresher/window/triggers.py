@@ -1,30 +1,29 @@
-"""Whether to change what is sent, and how: because it must be, because it pays, or because it costs nothing."""
-
-from collections.abc import Callable
+"""The decision to replan: because the request does not fit, because a replan pays, or because it is free."""
 
 from msgspec import Struct
 
 from thresher.budget.thresholds import Thresholds
-from thresher.edits import Plan, PlanDraft, ThinkingRule, close_draft, list_targets
+from thresher.edits import Plan, PlanDraft, ThinkingRule, list_targets
 from thresher.model import Place
 from thresher.window.break_even import BreakEven, find_best_break_even
 from thresher.window.conversation import WindowConversation
 from thresher.window.events import Trigger
 from thresher.window.prices import Prices
-from thresher.window.replan import (
-    ReplanContext,
-    plan_worthwhile_edits,
-    shrink_to_target,
-    truncate_oversized_results,
-)
+from thresher.window.replan import ReplanContext, shrink_to_target, truncate_oversized_results
 from thresher.window.veto import EditFilter, allow_all_edits
 
 MIN_HIGH_WATER_SAVING = 0.15
-"""The share of the budget that going down from the high water mark must save."""
+"""Share of the budget that a replan at the high water mark must save."""
+REASON_TEMPLATES = {
+    "cold": "the cache is cold: removing {saved:,} tokens is free",
+    "boundary": "a new human prompt: removed {saved:,} tokens of earlier content",
+    "break_even": "re-sending {saved:,} removable tokens has cost as much as removing them",
+    "piggyback": "the prefix changes anyway: removing {saved:,} tokens is free",
+}
 
 
 class ReplanDecision(Struct, frozen=True):
-    """A change, and why it is made now."""
+    """A replan and the reason for its timing."""
 
     trigger: Trigger
     reason: str
@@ -32,98 +31,85 @@ class ReplanDecision(Struct, frozen=True):
 
 
 def decide_forced_replan(
-    thread: WindowConversation, now: ReplanContext, thresholds: Thresholds, limit: int, sieved: EditFilter
+    conversation: WindowConversation,
+    context: ReplanContext,
+    thresholds: Thresholds,
+    limit: int,
+    edit_filter: EditFilter,
 ) -> ReplanDecision | None:
-    """What a request needs to be sent at all, or to stay below the high water mark."""
-    target = int(limit * thresholds.low_water)
-    if thread.tokens > limit:
-        cut = now.resumed_draft.copy()
-        cut.add_all(truncate_oversized_results(now, target, int(limit * thresholds.high_water)))
-        settled = close_draft(cut, now.setup.thinking)
-        if settled.tokens <= limit * thresholds.high_water and settled.decisions:
-            return ReplanDecision("oversized_result", "a result came that is larger than what is left", settled)
-        draft = shrink_to_target(now, target, limit, sieved, fits=False)
+    """Decide on a replan that makes the request legal, makes it fit, or brings it below the high water mark."""
+    target, high_water = int(limit * thresholds.low_water), limit * thresholds.high_water
+    tokens = conversation.tokens
+    if tokens > limit:
+        truncated = context.close(context.draft_with(truncate_oversized_results(context, target, int(high_water))))
+        if truncated.tokens <= high_water and truncated.decisions:
+            return ReplanDecision("oversized_result", "a new result is larger than the space left for it", truncated)
+        draft = shrink_to_target(context, target, limit, edit_filter, fits=False)
         if draft.tokens > limit:
-            draft = shrink_to_target(now, target, limit, allow_all_edits, fits=False)
-        return ReplanDecision("emergency", f"{thread.tokens:,} tokens do not fit into {limit:,}", draft)
-    if not thread.is_legal:
-        return ReplanDecision(
-            "repair", "the history came in broken", close_draft(now.resumed_draft, now.setup.thinking)
-        )
-    draft = shrink_to_target(now, target, limit, sieved, fits=True)
-    why = f"{thread.tokens:,} tokens are over the high water mark, {thresholds.high_water:.0%} of {limit:,}"
-    # Where little can go gently, each call would bring another re-plan: better to wait until it must be.
-    enough = thread.tokens - draft.tokens >= max(thresholds.min_saving, limit * MIN_HIGH_WATER_SAVING)
-    return ReplanDecision("high_water", why, draft) if enough else None
+            draft = shrink_to_target(context, target, limit, allow_all_edits, fits=False)
+        return ReplanDecision("emergency", f"{tokens:,} tokens exceed the budget of {limit:,}", draft)
+    if not conversation.is_legal:
+        return ReplanDecision("repair", "the history was broken", context.close(context.resumed_draft))
+    draft = shrink_to_target(context, target, limit, edit_filter, fits=True)
+    # If gentle edits save little, every call would bring another replan: better to wait until it is necessary.
+    if tokens - draft.tokens < max(thresholds.min_saving, limit * MIN_HIGH_WATER_SAVING):
+        return None
+    reason = f"{tokens:,} tokens are over the high water mark, {thresholds.high_water:.0%} of {limit:,}"
+    return ReplanDecision("high_water", reason, draft)
 
 
-def decide_carried_edits(now: ReplanContext, thread: WindowConversation) -> ReplanDecision | None:
-    """Edits of before, for a conversation that took another turn: its beginning stays as the cache knows it."""
-    draft = close_draft(now.resumed_draft, now.setup.thinking)
-    saved = thread.tokens - draft.tokens
+def decide_carried_edits(context: ReplanContext, conversation: WindowConversation) -> ReplanDecision | None:
+    """Decide whether a conversation that took another branch keeps its earlier edits, so that its prefix stays."""
+    draft = context.close(context.resumed_draft)
+    saved = conversation.tokens - draft.tokens
     return ReplanDecision("piggyback", REASON_TEMPLATES["piggyback"].format(saved=saved), draft) if saved > 0 else None
 
 
 def estimate_clearing(
-    thread: WindowConversation, prices: Prices, thresholds: Thresholds, cached: int, age: int
+    conversation: WindowConversation, prices: Prices, thresholds: Thresholds, cached: int, age: int
 ) -> tuple[BreakEven | None, int]:
-    """What clearing old results may come to, at a glance: the best place to begin, and all that could go."""
-    old = [one for one in thread.clearable_results if thread.result_age(one) > age]
-    offers = [(one.message_index, thread.tokens_before_message[one.message_index], one.tokens_saved) for one in old]
-    found = find_best_break_even(
-        offers, prices, tokens=thread.tokens, cached=cached, further=thresholds.expected_calls(thread.calls)
+    """Estimate the best replan that clears old results, and the tokens of all clearable results."""
+    old = [result for result in conversation.clearable_results if conversation.result_age(result) > age]
+    tokens_before = conversation.tokens_before_message
+    best = find_best_break_even(
+        [(result.message_index, tokens_before[result.message_index], result.tokens_saved) for result in old],
+        prices,
+        tokens=conversation.tokens,
+        cached=cached,
+        further=thresholds.expected_calls(conversation.calls),
     )
-    return found, sum(one.tokens_saved for one in old)
+    return best, sum(result.tokens_saved for result in old)
 
 
-def is_replan_worthwhile(found: BreakEven | None, further: int, rent: float, thresholds: Thresholds) -> bool:
-    """Whether a change is worth it now.
+def is_replan_worthwhile(
+    break_even: BreakEven | None, further: int, avoidable_cost: float, thresholds: Thresholds
+) -> bool:
+    """Return True if a replan pays now.
 
-    One that costs something waits until what it would have saved so far has come to as much: then neither was
-    waiting long a mistake, nor will changing be one if the conversation ends soon.
+    A replan that costs something waits until the avoidable cost of re-reading is as high. Then waiting was not an
+    expensive mistake, and neither is the replan if the conversation ends soon.
     """
-    if found is None or found.tokens_saved < thresholds.min_saving or found.net_gain(further) <= 0:
+    if break_even is None or break_even.tokens_saved < thresholds.min_saving or break_even.net_gain(further) <= 0:
         return False
-    return rent >= thresholds.patience * max(0.0, found.cost)
+    return avoidable_cost >= thresholds.patience * max(0.0, break_even.cost)
 
 
-def decide_optional_replan(
-    trigger: Trigger,
-    now: Callable[[], ReplanContext],
-    further: int,
-    rent: float,
-    thresholds: Thresholds,
-    sieved: EditFilter,
-) -> ReplanDecision | None:
-    """What the policies want, if it pays."""
-    offer = plan_worthwhile_edits(now(), sieved)
-    if offer is None or not is_replan_worthwhile(offer[1], further, rent, thresholds):
-        return None
-    return ReplanDecision(trigger, REASON_TEMPLATES[trigger].format(saved=offer[1].tokens_saved), offer[0])
-
-
-def choose_protected_age(thread: WindowConversation, budget: int, thresholds: Thresholds) -> int:
-    """For how many calls results stay whole: what is younger shall fit below the low water mark."""
+def choose_protected_age(conversation: WindowConversation, budget: int, thresholds: Thresholds) -> int:
+    """Return the age up to which results stay whole, so that all younger results fit below the low water mark."""
     room, age = budget * thresholds.low_water, thresholds.kept_age(budget)
-    for one in reversed(thread.clearable_results):
-        room -= one.tokens_saved
+    for result in reversed(conversation.clearable_results):
+        room -= result.tokens_saved
         if room < 0:
-            return min(age, int(thread.result_age(one)))
+            return min(age, int(conversation.result_age(result)))
     return age
 
 
-def find_fill_start(decision: ReplanDecision, plan: Plan, thread: WindowConversation, thinking: ThinkingRule) -> Place:
-    """From where on summaries may be filled in: everywhere if nothing is bound to them, and all is paid for anew."""
+def find_fill_start(
+    decision: ReplanDecision, plan: Plan, conversation: WindowConversation, thinking: ThinkingRule
+) -> Place:
+    """Return the place from which on summaries may change: the start if no thinking or cached prefix depends on it."""
     if decision.trigger in ("cold", "piggyback", "high_water", "emergency") and thinking == "free":
         return Place(0, 0)
     history = decision.draft.history
-    new = (target for edit in plan.edits if edit.target not in thread.edits for target in list_targets(edit))
+    new = (target for edit in plan.edits if edit.target not in conversation.edits for target in list_targets(edit))
     return min((history.places[target] for target in new), default=Place(len(history), 0))
-
-
-REASON_TEMPLATES = {
-    "cold": "the cache is cold: {saved:,} tokens go for nothing",
-    "boundary": "a new request of the human's: {saved:,} tokens of what came before go",
-    "break_even": "reading {saved:,} tokens again and again has cost as much as letting them go",
-    "piggyback": "the beginning changed anyway: {saved:,} tokens ride along",
-}

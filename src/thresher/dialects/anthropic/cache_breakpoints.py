@@ -146,9 +146,9 @@ def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any
     system = [{"content": body.get("system")}]
     last_block = find_last_markable(system, 1)
     if last_block is not None:
-        return (
-            {} if any_has_breakpoint(system) else {"system": _add_breakpoints(system, [last_block], ttl)[0]["content"]}
-        )
+        if any_has_breakpoint(system):
+            return {}
+        return {"system": _add_breakpoints(system, [last_block], ttl)[0]["content"]}
     tools = body["tools"] if isinstance(body.get("tools"), list) and not any_has_breakpoint(body["tools"]) else []
     for position in range(len(tools) - 1, -1, -1):
         if isinstance(tools[position], dict) and not tools[position].get("defer_loading"):

@@ -8,10 +8,10 @@ from typing import Any
 from thresher.dialects.base import Emission
 from thresher.dialects.body import (
     get_request_fields,
-    has_request_body,
     is_from_dialect,
     is_openai_chat_body,
     make_request_history,
+    should_emit_body,
     split_request_body,
 )
 from thresher.dialects.content import decode_call_arguments, infer_message_author, is_blank_message
@@ -27,21 +27,9 @@ from thresher.dialects.extras import (
 )
 from thresher.dialects.losses import ConversionLosses
 from thresher.dialects.tool_definitions import parse_tool_specs
-from thresher.model import (
-    History,
-    Image,
-    Message,
-    Role,
-    Summary,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    Unknown,
-    VendorExtras,
-)
+from thresher.model import History, Message, Role, VendorExtras
 from thresher.model.jsontext import dump_json, load_json
-from thresher.model.parts import Part, ResultPart
+from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 NAME = "anthropic"
 NATIVE_EXTRAS = VendorExtras(NAME)
@@ -138,11 +126,9 @@ def _parse_call(block: dict[str, Any]) -> ToolCall | None:
     if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
     part = ToolCall(call_id, name, dump_json(arguments), None if "id" in block else _NAMELESS_EXTRAS)
-    return (
-        part
-        if len(block) == 4 and "id" in block
-        else keep_extra_fields(part, block, _call_block(part, arguments), NAME)
-    )
+    if len(block) == 4 and "id" in block:
+        return part
+    return keep_extra_fields(part, block, _call_block(part, arguments), NAME)
 
 
 def _parse_result(block: dict[str, Any]) -> ToolResult | None:
@@ -213,21 +199,15 @@ def emit_anthropic(history: History, body: bool | None) -> Emission:
         else:
             merging = _emit_foreign(rows, message, losses, merging=merging)
     specs = None if is_from_dialect(history, NAME) else parse_tool_specs(history, losses)
-    as_body = has_request_body(history) or bool(system or specs) if body is None else body
-    if not as_body:
-        if system:
-            losses.add("system text", "removed: a plain list of messages cannot hold it")
+    if not should_emit_body(history, body, losses, system_text=system, tool_definitions=specs):
         return Emission(rows, losses.to_problems())
     fields = get_request_fields(history, NAME, losses)
     if system:
         fields["system"] = _emit_system(system, losses)
     if history.tools:
-        fields["tools"] = load_json(history.tools) if specs is None else [_emit_tool(spec) for spec in specs]
+        tools = ({"name": s.name, "description": s.description, "input_schema": s.schema} for s in specs or ())
+        fields["tools"] = load_json(history.tools) if specs is None else list(tools)
     return Emission({**fields, "messages": rows}, losses.to_problems())
-
-
-def _emit_tool(spec: Any) -> dict[str, Any]:
-    return {"name": spec.name, "description": spec.description, "input_schema": spec.schema}
 
 
 def _emit_system(system: list[Message], losses: ConversionLosses) -> Any:
@@ -265,8 +245,7 @@ def _emit_foreign(rows: list[Any], message: Message, losses: ConversionLosses, *
 
 def _emit_blocks(message: Message, losses: ConversionLosses) -> list[Any]:
     native = is_native(message, NAME)
-    blocks = [_emit_block(part, native, losses) for part in message.parts]
-    return [block for block in blocks if native or block is not None]
+    return [block for part in message.parts if (block := _emit_block(part, native, losses)) is not None or native]
 
 
 def _emit_block(part: Part, native: bool, losses: ConversionLosses) -> Any:
@@ -319,8 +298,9 @@ def _result_block(part: ToolResult, content: Any) -> dict[str, Any]:
 
 def _result_content(part: ToolResult, native: bool, losses: ConversionLosses) -> Any:
     text = _as_string(part.content) if get_layout_note(part, NAME) != "list" else None
-    inner = [_emit_block(item, native, losses) for item in part.content] if text is None else []
-    return [item for item in inner if native or item is not None] if text is None else text
+    if text is not None:
+        return text
+    return [block for item in part.content if (block := _emit_block(item, native, losses)) is not None or native]
 
 
 def _media_block(part: Image) -> dict[str, Any]:

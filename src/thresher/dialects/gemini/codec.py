@@ -37,7 +37,7 @@ from thresher.dialects.extras import (
 )
 from thresher.dialects.losses import ConversionLosses
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.dialects.tool_definitions import ToolSpec, parse_tool_specs
+from thresher.dialects.tool_definitions import parse_tool_specs
 from thresher.model import History, Message, Role, VendorExtras
 from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
@@ -229,12 +229,9 @@ def emit_gemini(history: History, body: bool | None) -> Emission:
     if specs is None and history.tools:
         fields["tools"] = load_json(history.tools)
     elif specs:
-        fields["tools"] = [{"functionDeclarations": [_emit_tool(spec) for spec in specs]}]
+        tools = [{"name": s.name, "description": s.description, "parametersJsonSchema": s.schema} for s in specs]
+        fields["tools"] = [{"functionDeclarations": tools}]
     return Emission({**fields, "contents": writer.rows}, losses.to_problems())
-
-
-def _emit_tool(spec: ToolSpec) -> dict[str, Any]:
-    return {"name": spec.name, "description": spec.description, "parametersJsonSchema": spec.schema}
 
 
 class _ContentWriter:

@@ -4,14 +4,20 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from thresher.dialects.extras import get_extra_fields
+from thresher.dialects.extras import get_extra_fields, get_layout_note
 from thresher.dialects.gemini.codec import NAME
-from thresher.dialects.layout import DialectLayout, HistoryIndex, arrange_by_role
+from thresher.dialects.layout import DialectLayout, HistoryIndex, arrange_by_role, is_portable_part
 from thresher.dialects.repairs.steps import RepairStep
-from thresher.dialects.repairs.workspace import MessageDraft, RepairWorkspace, Violation, replace_draft_parts
-from thresher.model import Place, VendorExtras
+from thresher.dialects.repairs.workspace import (
+    MessageDraft,
+    RepairWorkspace,
+    Violation,
+    pair_parts,
+    replace_draft_parts,
+)
+from thresher.model import VendorExtras
 from thresher.model.jsontext import dump_json
-from thresher.model.parts import Part, Summary, Text, Thinking, Unknown
+from thresher.model.parts import Part
 
 SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
 """Value that Google documents for a call without a signature from another model."""
@@ -51,8 +57,8 @@ def _merge_drafts(drafts: list[MessageDraft]) -> MessageDraft:
     pairs = [
         (part, place)
         for draft in drafts
-        for part, place in zip(draft.message.parts, draft.places, strict=True)
-        if _is_gemini(draft) or not (isinstance(part, Thinking | Unknown) or _is_empty(part))
+        for part, place in pair_parts(draft)
+        if _is_gemini(draft) or is_portable_part(part)
     ]
     last = drafts[-1]._replace(message=structs.replace(drafts[-1].message, pocket=extras))
     return replace_draft_parts(last, pairs)
@@ -62,20 +68,14 @@ def _is_gemini(draft: MessageDraft) -> bool:
     return draft.message.pocket is not None and draft.message.pocket.format == NAME
 
 
-def _is_empty(part: Part) -> bool:
-    return isinstance(part, Text | Summary) and not part.text
-
-
 def mark_unsigned_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
     """Mark calls without a signature with the value that the vendor documents for this."""
-    parts: dict[Place, tuple[Part, ...]] = {}
-    for violation in violations:
-        call = workspace.part(violation.place)
-        shape = call.pocket.shape if call.pocket and call.pocket.format == NAME else ""
-        fields = {**get_extra_fields(call, NAME), "thoughtSignature": SKIP_SIGNATURE_VALIDATION}
-        parts[violation.place] = (structs.replace(call, pocket=VendorExtras(NAME, dump_json(fields), shape=shape)),)
-    workspace.record_repairs(violations, "marked as a call without a signature")
-    workspace.replace_parts(parts)
+    workspace.repair_parts(violations, "marked as a call without a signature", _mark_unsigned)
+
+
+def _mark_unsigned(call: Part) -> Part:
+    fields = {**get_extra_fields(call, NAME), "thoughtSignature": SKIP_SIGNATURE_VALIDATION}
+    return structs.replace(call, pocket=VendorExtras(NAME, dump_json(fields), shape=get_layout_note(call, NAME)))
 
 
 MODEL_MESSAGES = RepairStep(120, merge_model_messages)

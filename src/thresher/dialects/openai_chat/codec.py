@@ -127,11 +127,9 @@ def _parse_call(entry: Any, pairing: CallIdAssigner) -> ToolCall | Unknown:
     text = arguments if isinstance(arguments, str) else dump_json(arguments)
     call = ToolCall(given_id, name, text, make_layout_note(NAME, *notes))
     with_extras = keep_extra_fields(call, entry, _emit_call(call, native=True), NAME)
-    return (
-        unknown
-        if with_extras is None
-        else ToolCall(pairing.assign_call_id(name, given_id), name, text, with_extras.pocket)
-    )
+    if with_extras is None:
+        return unknown
+    return ToolCall(pairing.assign_call_id(name, given_id), name, text, with_extras.pocket)
 
 
 def _parse_function_call(entry: dict[str, Any], pairing: CallIdAssigner) -> ToolCall | Unknown:

@@ -3,23 +3,18 @@
 from thresher.dialects.extras import get_extra_fields, is_opaque_message
 from thresher.dialects.layout import DialectLayout, LayoutRow, portable_parts
 from thresher.dialects.openai_chat.codec import NAME
+from thresher.dialects.openai_chat.rows import fits_one_row
 from thresher.model import Message
-from thresher.model.parts import Image, Part, Thinking, ToolCall, ToolResult
+from thresher.model.parts import Image, Part, ToolCall, ToolResult
 
 
 def arrange_chat_rows(layout: DialectLayout) -> None:
     """Arrange results in a role of their own, and adjacent foreign assistant messages in one row."""
     can_merge = False
     for index, message in enumerate(layout.messages):
-        if layout.is_native(index) and _is_one_row(message):
-            role = _chat_role(message)
-            row = LayoutRow(
-                role,
-                index,
-                layout.history_index.parts_by_message[index],
-                native=True,
-                opaque=is_opaque_message(message, NAME),
-            )
+        if layout.is_native(index) and fits_one_row(message):
+            pieces, opaque = layout.history_index.parts_by_message[index], is_opaque_message(message, NAME)
+            row = LayoutRow(_chat_role(message), index, pieces, native=True, opaque=opaque)
             layout.rows.append(row)
             _note_legacy(layout, row)
             can_merge = False
@@ -39,14 +34,6 @@ def arrange_chat_rows(layout: DialectLayout) -> None:
 
 def _chat_holds(part: Part, role: str) -> bool:
     return not isinstance(part, ToolResult) and not (isinstance(part, Image) and role in ("assistant", "system"))
-
-
-def _is_one_row(message: Message) -> bool:
-    """True if a native message, possibly edited, still fits in its one row."""
-    kinds = {type(part) for part in message.parts}
-    if message.role == "tool":
-        return len(message.parts) == 1 and kinds == {ToolResult}
-    return ToolResult not in kinds and (message.role == "assistant" or not kinds & {ToolCall, Thinking})
 
 
 def _chat_role(message: Message) -> str:

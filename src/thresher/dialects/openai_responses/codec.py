@@ -16,6 +16,7 @@ from thresher.dialects.body import (
     split_request_body,
 )
 from thresher.dialects.content import (
+    decode_json_or_text,
     encode_call_arguments,
     format_error_result,
     format_image_url,
@@ -35,7 +36,7 @@ from thresher.dialects.extras import (
     merge_extra_fields,
 )
 from thresher.dialects.losses import ConversionLosses
-from thresher.dialects.openai_responses.items import decode_output_json, is_convertible_to_items, join_reasoning_text
+from thresher.dialects.openai_responses.items import is_convertible_to_items, join_reasoning_text
 from thresher.dialects.tool_definitions import ToolSpec, parse_tool_specs
 from thresher.model import History, Message, Role, VendorExtras
 from thresher.model.jsontext import dump_json, load_json
@@ -307,7 +308,7 @@ def _emit_result(result: ToolResult, losses: ConversionLosses, *, native: bool) 
 def _emit_output(result: ToolResult, notes: list[str], losses: ConversionLosses, *, native: bool) -> Any:
     text = format_error_result(result)
     if "object" in notes:
-        return decode_output_json(text)
+        return decode_json_or_text(text)
     if "list" in notes and not result.is_error:
         return _emit_pieces(result.content, native=native)
     others: list[Part] = []

@@ -4,7 +4,6 @@ from typing import Any
 
 from thresher.dialects.losses import ConversionLosses
 from thresher.model import Role
-from thresher.model.jsontext import load_json
 from thresher.model.parts import Image, Summary, Text, Unknown
 
 
@@ -26,11 +25,3 @@ def is_convertible_to_items(part: Text | Summary | Image | Unknown, role: Role, 
         losses.add(f"image in a message of the {role}", "removed")
         return False
     return isinstance(part, Image) or bool(part.text)
-
-
-def decode_output_json(text: str) -> Any:
-    """Decode an output as JSON; return the text if that fails."""
-    try:
-        return load_json(text)
-    except (ValueError, RecursionError):
-        return text

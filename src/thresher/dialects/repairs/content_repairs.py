@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from thresher.dialects.extras import get_extra_fields
-from thresher.dialects.repairs.workspace import MessageDraft, RepairWorkspace, Violation, replace_draft_parts
+from thresher.dialects.repairs.workspace import (
+    MessageDraft,
+    RepairWorkspace,
+    Violation,
+    pair_parts,
+    replace_draft_parts,
+)
 from thresher.dialects.surrogates import repair_message_encoding, repair_part_encoding
 from thresher.model import Message, Place, VendorExtras
 from thresher.model.jsontext import dump_json
@@ -30,20 +36,19 @@ def repair_surrogates(workspace: RepairWorkspace, violations: Sequence[Violation
 
 def wrap_arguments(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
     """Wrap arguments that are not valid JSON as text in the field `input`, as the encoders do with free text."""
-    parts: dict[Place, tuple[Part, ...]] = {}
-    for violation in violations:
-        call = workspace.part(violation.place)
-        if isinstance(call, ToolCall):
-            parts[violation.place] = (structs.replace(call, arguments=dump_json({"input": call.arguments})),)
-    workspace.record_repairs(violations, "the arguments are preserved as text in the field `input`")
-    workspace.replace_parts(parts)
+
+    def wrap(call: Part) -> Part | None:
+        if not isinstance(call, ToolCall):
+            return None
+        return structs.replace(call, arguments=dump_json({"input": call.arguments}))
+
+    workspace.repair_parts(violations, "the arguments are preserved as text in the field `input`", wrap)
 
 
 def remove_parts(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
     """Remove parts that the API rejects."""
-    for violation in {
-        (violation.rule, violation.message, violation.part): violation for violation in violations
-    }.values():
+    unique = {(violation.rule, violation.place): violation for violation in violations}
+    for violation in unique.values():
         workspace.record_repair(violation.rule, violation.message, violation.part, f"removed: {violation.detail}")
     workspace.replace_parts({violation.place: () for violation in violations})
 
@@ -65,10 +70,8 @@ def move_parts_to_front(workspace: RepairWorkspace, violations: Sequence[Violati
     for index, rule in {violation.message: violation.rule for violation in violations}.items():
         first = ToolResult if rule == "results-first" else Thinking
         draft = workspace.drafts[index]
-        pairs = list(zip(draft.message.parts, draft.places, strict=True))
-        front = [pair for pair in pairs if isinstance(pair[0], first)]
-        back = [pair for pair in pairs if not isinstance(pair[0], first)]
-        workspace.drafts[index] = replace_draft_parts(draft, [*front, *back])
+        pairs = sorted(pair_parts(draft), key=lambda pair: not isinstance(pair[0], first))
+        workspace.drafts[index] = replace_draft_parts(draft, pairs)
 
 
 def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
@@ -87,19 +90,16 @@ def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violatio
         message = workspace.drafts[violation.message].message
         fields = {key: value for key, value in get_extra_fields(message, violation.dialect).items() if key != "role"}
         pocket = message.pocket or VendorExtras(violation.dialect)
-        messages[violation.message] = structs.replace(
-            message, pocket=structs.replace(pocket, fields=dump_json(fields) if fields else "")
-        )
+        pocket = structs.replace(pocket, fields=dump_json(fields) if fields else "")
+        messages[violation.message] = structs.replace(message, pocket=pocket)
     workspace.record_repairs(violations, "emitted with its role in the model")
     workspace.replace_messages(messages)
 
 
 def trim_end(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
     """Remove whitespace from the end of the history."""
-    parts: dict[Place, tuple[Part, ...]] = {}
-    for violation in violations:
-        part = workspace.part(violation.place)
-        if isinstance(part, Text | Summary):
-            parts[violation.place] = (structs.replace(part, text=part.text.rstrip()),)
-    workspace.record_repairs(violations, "whitespace at the end removed")
-    workspace.replace_parts(parts)
+
+    def trim(part: Part) -> Part | None:
+        return structs.replace(part, text=part.text.rstrip()) if isinstance(part, Text | Summary) else None
+
+    workspace.repair_parts(violations, "whitespace at the end removed", trim)

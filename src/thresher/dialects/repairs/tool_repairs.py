@@ -7,7 +7,13 @@ from msgspec import structs
 
 from thresher.dialects.content import encode_call_arguments
 from thresher.dialects.layout import HistoryIndex
-from thresher.dialects.repairs.workspace import MessageDraft, RepairWorkspace, Violation, replace_draft_parts
+from thresher.dialects.repairs.workspace import (
+    MessageDraft,
+    RepairWorkspace,
+    Violation,
+    pair_parts,
+    replace_draft_parts,
+)
 from thresher.model import Message, Place, VendorExtras
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
@@ -93,7 +99,7 @@ def gather_results(workspace: RepairWorkspace, history_index: HistoryIndex, call
         _record_gathering(workspace, index, places)
     drafts: list[MessageDraft] = []
     for index, draft in enumerate(workspace.drafts):
-        kept = [pair for number, pair in enumerate(_pairs(draft)) if Place(index, number) not in taken]
+        kept = [pair for number, pair in enumerate(pair_parts(draft)) if Place(index, number) not in taken]
         host = index - 1 if index - 1 in calls and _holds_results(draft, index, results[index - 1]) else None
         if host is not None:
             drafts.append(
@@ -116,10 +122,6 @@ def _list_call_results(history_index: HistoryIndex, index: int) -> list[tuple[Pl
         for piece in history_index.parts_by_message[index]
         if isinstance(piece.part, ToolCall)
     ]
-
-
-def _pairs(draft: MessageDraft) -> list[tuple[Part, Place]]:
-    return list(zip(draft.message.parts, draft.places, strict=True))
 
 
 def _holds_results(draft: MessageDraft, index: int, results: list[tuple[Place, Place | None]]) -> bool:

@@ -1,12 +1,14 @@
 """Mutable state of a repair: drafts of the messages, and the origin of each part."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, structs
 
 from thresher.model import History, Message, Place
 from thresher.model.parts import Part
+
+PartRepair = Callable[[Part], Part | None]
 
 
 class Violation(Struct, frozen=True):
@@ -77,10 +79,15 @@ class RepairWorkspace:
 
     def record_repairs(self, violations: Iterable[Violation], detail: str) -> None:
         """Record the same repair for several violations, once per position."""
-        for rule, message, part in dict.fromkeys(
-            (violation.rule, violation.message, violation.part) for violation in violations
-        ):
+        positions = dict.fromkeys((violation.rule, violation.message, violation.part) for violation in violations)
+        for rule, message, part in positions:
             self.record_repair(rule, message, part, detail)
+
+    def repair_parts(self, violations: Sequence[Violation], detail: str, repair: PartRepair) -> None:
+        """Record a repair, and replace the part of each violation by the result of `repair`; None keeps it."""
+        new = {violation.place: repair(self.part(violation.place)) for violation in violations}
+        self.record_repairs(violations, detail)
+        self.replace_parts({place: (part,) for place, part in new.items() if part is not None})
 
     def replace_parts(self, new: Mapping[Place, tuple[Part, ...]]) -> None:
         """Replace parts; remove messages that lose their last part."""
@@ -106,6 +113,11 @@ class RepairWorkspace:
             for index, draft in enumerate(self.drafts)
             if (message := new.get(index, draft.message)) is not None
         ]
+
+
+def pair_parts(draft: MessageDraft) -> list[tuple[Part, Place]]:
+    """Return the parts of a draft with their places."""
+    return list(zip(draft.message.parts, draft.places, strict=True))
 
 
 def replace_draft_parts(draft: MessageDraft, pairs: Iterable[tuple[Part, Place]]) -> MessageDraft:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from thresher.dialects.layout import DialectLayout, LayoutRow, PlacedPart, RuleFinding
 from thresher.model import Place
-from thresher.model.parts import Image, Part, Summary, Text, ToolCall, ToolResult
+from thresher.model.parts import Image, Summary, Text, ToolCall, ToolResult
 
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -18,10 +18,9 @@ def finding_at(piece: PlacedPart, detail: str) -> RuleFinding:
 
 def check_unanswered_call(layout: DialectLayout) -> Iterator[RuleFinding]:
     """Find calls without a result; legacy `function_call`s need none."""
-    answers, legacy = layout.history_index.result_by_call, layout.legacy_calls
-    for _, piece in layout.calls:
-        if piece.place not in answers and piece.place not in legacy:
-            yield finding_at(piece, f"the call {_describe_call(piece.part)} has no result")
+    for _, call, piece in _current_calls(layout):
+        if piece.place not in layout.history_index.result_by_call:
+            yield finding_at(piece, f"the call `{call.id}` of `{call.name}` has no result")
 
 
 def check_result_place(layout: DialectLayout) -> Iterator[RuleFinding]:
@@ -63,10 +62,6 @@ def check_results_first(layout: DialectLayout) -> Iterator[RuleFinding]:
             elif seen and isinstance(piece.part, ToolResult):
                 yield finding_at(piece, "the result follows other content of its message")
                 break
-
-
-def _describe_call(part: Part) -> str:
-    return f"`{part.id}` of `{part.name}`" if isinstance(part, ToolCall) else ""
 
 
 def _answerable_rows(layout: DialectLayout) -> list[int]:

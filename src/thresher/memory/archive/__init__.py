@@ -1,1 +1,1 @@
-"""The session database: rows, blocks and families."""
+"""Session database: rows, message blocks and session families."""

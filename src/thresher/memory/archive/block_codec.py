@@ -1,8 +1,8 @@
-"""A session as rows of bytes and back: its messages in blocks, and beside them the shape that joins them again.
+"""Encode sessions as compressed blocks of messages plus a layout, and decode them.
 
-Messages lie in one row: all segments one after the other, what a compaction repeats too, then the ways that were
-taken back from. The lines that a message was made of stay out: they are the same words once more. Bodies are
-MessagePack; one with half a character in it, which MessagePack cannot hold, is JSON.
+The messages form one sequence: all segments in order, including messages that a compaction repeats, then the
+abandoned branches. Raw transcript records are dropped, since they duplicate the messages. Blocks are MessagePack; a
+block with an unpaired surrogate, which MessagePack cannot encode, is JSON.
 """
 
 import json
@@ -36,7 +36,7 @@ class HistoryLayout(Struct, frozen=True, omit_defaults=True):
 
 
 class SessionLayout(Struct, frozen=True, omit_defaults=True):
-    """What a session is beside its messages and its facts."""
+    """Session fields other than messages and archive columns."""
 
     segments: tuple[HistoryLayout, ...] = ()
     branches: tuple[HistoryLayout, ...] = ()
@@ -46,24 +46,19 @@ class SessionLayout(Struct, frozen=True, omit_defaults=True):
 
 
 def flatten_messages(session: Session) -> list[Message]:
-    """All messages in the order they are kept in."""
+    """Return all messages in storage order."""
     histories = [*session.segments, *(branch.history for branch in session.branches)]
     bare = structs.replace
     return [bare(message, records=()) if message.records else message for history in histories for message in history]
 
 
 def text_size(messages: Iterable[Message]) -> int:
-    """Characters that were said, thought, asked of tools and given back."""
+    """Return the number of characters in all parts."""
     return sum(len(part_text(part)) for message in messages for part in message.parts)
 
 
-def encode_messages(messages: Sequence[Message]) -> bytes:
-    """The bytes of some messages, not compressed yet."""
-    return _encode_value(messages)
-
-
 def decode_messages(data: bytes) -> list[Message]:
-    """The messages of compressed bytes."""
+    """Decompress and decode a block of messages."""
     body = expand(data)
     if body.startswith(_JSON_ARRAY):
         return msgspec.convert(_load_json(body), list[Message])
@@ -71,29 +66,29 @@ def decode_messages(data: bytes) -> list[Message]:
 
 
 def decode_messages_lazily(data: bytes) -> Sequence[msgspec.Raw | Message]:
-    """The messages of compressed bytes, without making them where that can wait: `decode_message` does."""
+    """Decode a block of messages but defer each message, for `decode_message`, where possible."""
     body = expand(data)
     return decode_messages(data) if body.startswith(_JSON_ARRAY) else _decode_raw(body)
 
 
-def decode_message(found: msgspec.Raw | Message) -> Message:
-    """A message that `decode_messages_lazily` gave."""
-    return found if isinstance(found, Message) else _decode_one(found)
+def decode_message(item: msgspec.Raw | Message) -> Message:
+    """Decode an item of `decode_messages_lazily`."""
+    return item if isinstance(item, Message) else _decode_one(item)
 
 
 def compress(body: bytes) -> bytes:
-    """Smaller bytes."""
+    """Compress bytes with Zstandard."""
     return bytes(_zstd().compress(body))
 
 
 def expand(data: bytes) -> bytes:
-    """The bytes again."""
+    """Decompress bytes with Zstandard."""
     return bytes(_zstd().decompress(data))
 
 
 def encode_layout(session: Session) -> bytes:
-    """What joins the messages again, as compressed bytes."""
-    shape = SessionLayout(
+    """Encode and compress a session's layout."""
+    layout = SessionLayout(
         segments=tuple(HistoryLayout(len(history), history.tools, history.pocket) for history in session.segments),
         branches=tuple(
             HistoryLayout(len(branch.history), branch.history.tools, branch.history.pocket, branch.after_message_id)
@@ -103,27 +98,27 @@ def encode_layout(session: Session) -> bytes:
         spilled=session.spilled,
         records=session.records,
     )
-    return compress(_encode_value(shape))
+    return compress(encode_value(layout))
 
 
 def rebuild_session(
-    facts: ArchivedSession, shape: bytes, messages: Iterable[Message], children: Iterable[Session]
+    facts: ArchivedSession, encoded_layout: bytes, messages: Iterable[Message], children: Iterable[Session]
 ) -> Session:
-    """The session as it was read, all but the lines of its messages."""
-    frames = _decode_layout(expand(shape))
-    rest = iter(messages)
-    segments = tuple(_history(frame, rest) for frame in frames.segments)
+    """Rebuild a session from archive fields, layout, messages and sub-agents. Raw records are lost."""
+    layout = _decode_layout(expand(encoded_layout))
+    remaining = iter(messages)
+    segments = tuple(_history(segment, remaining) for segment in layout.segments)
     return Session(
         agent=facts.agent,
         id=facts.id,
         file=facts.file,
         segments=segments,
-        branches=tuple(AbandonedBranch(_history(frame, rest), frame.after) for frame in frames.branches),
+        branches=tuple(AbandonedBranch(_history(branch, remaining), branch.after) for branch in layout.branches),
         children=tuple(children),
-        problems=frames.problems,
-        spilled=frames.spilled,
+        problems=layout.problems,
+        spilled=layout.spilled,
         compactions=facts.compactions,
-        records=frames.records,
+        records=layout.records,
         project=facts.project,
         git_branch=facts.branch,
         title=facts.title,
@@ -135,8 +130,8 @@ def rebuild_session(
     )
 
 
-def _history(frame: HistoryLayout, messages: Iterable[Message]) -> History:
-    return History(tuple(islice(messages, frame.count)), frame.tools, frame.pocket)
+def _history(layout: HistoryLayout, messages: Iterable[Message]) -> History:
+    return History(tuple(islice(messages, layout.count)), layout.tools, layout.pocket)
 
 
 def _decode_layout(body: bytes) -> SessionLayout:
@@ -145,7 +140,8 @@ def _decode_layout(body: bytes) -> SessionLayout:
     return msgspec.msgpack.decode(body, type=SessionLayout)
 
 
-def _encode_value(value: Any) -> bytes:
+def encode_value(value: Any) -> bytes:
+    """Encode a value without compression."""
     try:
         return _encode(value)
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""The rows of an archive of past sessions, and the operations that an implementation provides.
+"""Row types of an archive, and the protocol that an implementation provides.
 
-An archive stores rows and nothing more: which rows a session becomes, which sessions are one family and what it means
-to forget one is decided above it (`placement`, `families`), and the full-text index is derived from it. So another
-database is one more class with these methods.
+An archive only stores rows. The modules `placement` and `families` decide which rows a session becomes, which
+sessions form a family and how to forget one. The full-text index is derived from the archive. So supporting another
+database takes one class with these methods.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from msgspec import Struct
 from thresher.memory.records import ArchivedSession, SourceRecord, SourceState
 
 ABSENT_STATES: frozenset[SourceState] = frozenset(("gone", "foreign", "failed"))
-"""States of a file in which the archive's copy of its sessions is all there is."""
+"""States of a file in which the archive has the only usable copy of its sessions."""
 
 
 class EncodedBlock(NamedTuple):
-    """Consecutive messages of a session."""
+    """Consecutive messages of a session, encoded and compressed."""
 
     digest: bytes
     messages: int
@@ -26,7 +26,7 @@ class EncodedBlock(NamedTuple):
 
 
 class EncodedSession(NamedTuple):
-    """A session as it is to be stored; its facts come without a key and a root."""
+    """A session to store. Its facts have neither a key nor a root yet."""
 
     session: ArchivedSession
     origin_id: str
@@ -34,29 +34,29 @@ class EncodedSession(NamedTuple):
     text_size: int
     blocks: Sequence[EncodedBlock]
     source_version: str = ""
-    """The version that a file of many sessions states for it."""
+    """Version of the session as a multi-session file states it."""
 
 
 class StoredSession(NamedTuple):
-    """A stored session without its layout and its blocks."""
+    """A stored session without its layout and blocks."""
 
     session: ArchivedSession
-    """Its `gone` follows from `is_present` and the state of `source`; it is not stored."""
+    """Its `gone` field is derived from `is_present` and the state of `source`, not stored."""
     ordinal: int
-    """Its number among the sessions of this name in its file; negative for a version that the file lost."""
+    """Position among sessions with the same name in the file; negative for a version that the file lost."""
     source: str
-    """The path of the file that it was read with."""
+    """Path of the file with which it was read."""
     owner: int = 0
-    """The key of the session whose sub-agent it is."""
+    """Key of the session that owns this sub-agent."""
     origin_id: str = ""
     is_present: bool = True
-    """Whether its file holds it."""
+    """True if its file still contains it."""
     text_size: int = 0
     source_version: str = ""
 
     @property
     def key(self) -> int:
-        """The key of the session; 0 before it is stored."""
+        """Key of the session; 0 until it is stored."""
         return self.session.key
 
 
@@ -66,12 +66,12 @@ class BlockRow(NamedTuple):
     session: int
     number: int
     id: int
-    """Higher than that of every block that was stored before, and never used again."""
+    """Higher than the id of every earlier block, and never reused."""
     digest: bytes
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
-    """Conditions that sessions must all meet; a default value sets none."""
+    """Conditions that a session must all meet. Defaults match every session."""
 
     keys: Collection[int] | None = None
     agent: str = ""
@@ -83,100 +83,104 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     origin_id: str = ""
     root: str = ""
     project: str = ""
-    """Any part of the project's path; letters A to Z match in either case."""
+    """Any part of the project's path. ASCII letters match in either case."""
     branch: str = ""
     subagent: bool = False
 
 
 class Archive(Protocol):
-    """A database of past sessions. Whatever fails raises `StoreError`."""
+    """A database of past sessions. Methods raise `StoreError` on failure."""
 
     name: str
-    """A name for messages, different from that of every other archive."""
+    """Unique name, for error messages and index folders."""
 
     def exists(self) -> bool:
-        """Return whether anything was ever stored; create nothing."""
+        """Return whether the archive exists, without creating it."""
 
     def size(self) -> int:
-        """Return the bytes on disk."""
+        """Return the size on disk in bytes."""
 
     def lease(self, *, wait: bool, on_wait: Callable[[], None] | None) -> AbstractContextManager[bool]:
-        """Hold the right to write, which one process at a time has; False if another has it and `wait` is not set.
+        """Hold the write lock; yield False if another process has it and `wait` is false.
 
-        Call `on_wait` once before waiting. Complete transactions last when the context ends, also by an error.
+        Call `on_wait` once before waiting. Completed transactions persist when the context ends, even with an
+        exception.
         """
 
-    def connected(self) -> AbstractContextManager[None]:
-        """Use one connection for all calls inside."""
+    def connected(self) -> AbstractContextManager[object]:
+        """Use one connection for all calls in the context."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Apply all changes made inside, or none; they last at the next `flush` or the end of the lease, or before."""
+        """Apply all changes in the context or none.
+
+        They persist at the next `flush` or at the end of the lease, or earlier.
+        """
 
     def flush(self) -> None:
-        """Make all complete transactions last."""
+        """Persist all completed transactions."""
 
     def compact(self) -> None:
-        """Leave no byte of removed rows on disk."""
+        """Remove all traces of deleted rows from disk."""
 
     def generation(self) -> str:
-        """Return an id that all indexes made from this archive carry; one with another id must not be used."""
+        """Return the id of this archive's data. An index with another id must not be used."""
 
     def renew_generation(self) -> None:
-        """Change the id, so that every index is rebuilt."""
+        """Replace the id, so that every index is rebuilt."""
 
     def find_sessions(self, where: SessionFilter) -> list[StoredSession]:
-        """Return the sessions that meet the conditions, by key."""
+        """Return the matching sessions, ordered by key."""
 
     def find_keys(self, where: SessionFilter) -> list[int]:
-        """Return the keys of the sessions that meet the conditions, in order."""
+        """Return the keys of matching sessions in order."""
 
     def read_layout(self, key: int) -> bytes:
         """Return the layout of a session."""
 
     def put_session(self, row: StoredSession, layout: bytes | None = None) -> int:
-        """Add a session whose key is 0, or replace the one with its key; return the key.
+        """Insert a session with key 0, or update the one with the given key; return the key.
 
-        Keys ascend and are never used again. Without a layout, the stored one stays.
+        Keys ascend and are never reused. Without a layout, the stored one remains.
         """
 
     def remove_sessions(self, keys: Collection[int]) -> None:
-        """Remove sessions and their blocks."""
+        """Delete sessions and their blocks."""
 
     def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
-        """Return the blocks of some sessions or all, with an id above `after`, by session and number."""
+        """Return the blocks of the given (or all) sessions with an id above `after`, by session and number."""
 
     def read_blocks(self, session: int, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Return the bodies of the blocks with these numbers."""
+        """Return the bodies of blocks `first` to `last`."""
 
     def add_block(self, session: int, number: int, block: EncodedBlock) -> int:
         """Add a block to a session; return its id."""
 
     def remove_blocks(self, ids: Collection[int]) -> None:
-        """Remove blocks."""
+        """Delete blocks."""
 
     def tombstones(self, after: int = 0) -> list[tuple[int, int]]:
-        """Return what an index must remove or read again: position and block, for positions above `after`.
+        """Return the position and block of each tombstone above position `after`.
 
-        A block below 0 is minus the key of a session whose title changed.
+        An index must remove these blocks. A negative block is the negated key of a session whose title changed.
         """
 
     def add_tombstones(self, blocks: Iterable[int]) -> None:
-        """Record blocks for all indexes, each at a new position above all others."""
+        """Add tombstones for all indexes, each at a new highest position."""
 
     def clear_tombstones(self, upto: int) -> None:
-        """Remove tombstones up to a position; an archive that several indexes share keeps them."""
+        """Delete tombstones up to a position. An archive that several indexes share keeps them."""
 
     def sources(self) -> Mapping[str, SourceRecord]:
-        """Return every known file, by its path."""
+        """Return every known file by path."""
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Add files, or replace those with the same path."""
+        """Insert or replace files by path."""
 
     def remove_sources(self, paths: Collection[str]) -> None:
-        """Remove files."""
+        """Delete files."""
 
     def add_forgotten(self, digests: Iterable[bytes]) -> None:
-        """Record the digests of sessions that must not be stored again."""
+        """Add digests of sessions that must not be stored again."""
 
     def has_forgotten(self, digests: Iterable[bytes]) -> bool:
-        """Return whether any of the digests is recorded."""
+        """Return whether any of the digests is stored."""

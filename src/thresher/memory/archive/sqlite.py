@@ -1,4 +1,4 @@
-"""The archive in a SQLite file: rows as `protocol` describes them, with a lock file beside it as the lease."""
+"""SQLite implementation of the archive, with a lock file for the write lease."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ ARCHIVE_FILE, OLD_ARCHIVE_FILE = "archive.sqlite3", "truth.sqlite3"
 LOCK_FILE = "sync.lock"
 LEASE_POLL_SECONDS = 0.2
 BATCH_SECONDS, BATCH_BYTES = 2.0, 32_000_000
-"""Transactions are made to last together after so much."""
+"""Time and size after which a batch of transactions is committed."""
 
 _SOURCES = """CREATE TABLE sources (
     path TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, inode INTEGER, state TEXT, format TEXT,
@@ -55,12 +55,12 @@ SCHEMA = SqliteSchema(
     ),
     {
         1: ("ALTER TABLE sessions ADD COLUMN mark TEXT DEFAULT ''",),
-        # An index keeps its own state now, and one of before is built again.
+        # The index stores its own state since version 3; older indexes are rebuilt.
         2: ("DROP TABLE tombstones", _TOMBSTONES, "DELETE FROM state", _GENERATION),
     },
 )
 _FACTS = ArchivedSession.__struct_fields__[1:-1]
-"""Columns with a session's facts; its key and whether it is gone are not among them."""
+"""Columns of a session's facts, all but its key and `gone`."""
 _COLUMNS = (*_FACTS, "ordinal", "source", "owner", "start", "present", "text", "mark")
 _SELECT = (
     f"SELECT key, {', '.join(f'sessions.{column}' for column in _COLUMNS)}, COALESCE(sources.state, '') "
@@ -74,7 +74,7 @@ _CONDITIONS = {
     "project": "instr(lower(project), lower(?))",
     "subagent": "subagent = ?",
 }
-"""Conditions that are not `column = ?`."""
+"""Conditions other than `column = ?`."""
 
 
 class _ThreadConnection(threading.local):
@@ -82,7 +82,7 @@ class _ThreadConnection(threading.local):
 
 
 class SqliteArchive:
-    """An archive in a file. Transactions of one lease are made to last together, in batches."""
+    """An archive in a SQLite file. Transactions of a lease are committed in batches."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class SqliteArchive:
         self._in_transaction = False
 
     def exists(self) -> bool:
-        """Return whether anything was ever stored."""
+        """Return whether the archive exists, without creating it."""
         return self.path.exists() or self._old_path.exists()
 
     @property
@@ -109,14 +109,14 @@ class SqliteArchive:
         return self.path.with_name(OLD_ARCHIVE_FILE)
 
     def size(self) -> int:
-        """Return the bytes on disk."""
+        """Return the size on disk in bytes."""
         return sum(path.stat().st_size for path in self.path.parent.glob(f"{self.path.name}*"))
 
-    # --- connections ---------------------------------------------------------------------------------------------
+    # --- connections -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def lease(self, *, wait: bool = True, on_wait: Callable[[], None] | None = None) -> Iterator[bool]:
-        """Hold the right to write: a lock on a file, which the system takes back from a process that dies."""
+        """Hold the write lock, a file lock that the system releases if the process dies."""
         create_private_folder(self.path.parent)
         lock_file = SqliteFile(self.path.with_name(LOCK_FILE), SqliteSchema(0), timeout=0)
         with closing(lock_file.connect()) as lock:
@@ -134,20 +134,20 @@ class SqliteArchive:
                 yield True
 
     def _is_locked(self, lock: Connection) -> bool:
-        """Try to take the lock."""
+        """Try to acquire the lock."""
         try:
             lock.execute("BEGIN IMMEDIATE")
         except OperationalError as error:
             if "locked" not in str(error):
-                raise StoreError(f"{self.path.with_name(LOCK_FILE)}: cannot be locked ({error})") from error
+                raise StoreError(f"{self.path.with_name(LOCK_FILE)}: cannot lock the file ({error})") from error
             return False
         return True
 
     @contextmanager
-    def connected(self) -> Iterator[None]:
-        """Use one connection for all calls inside."""
+    def connected(self) -> Iterator[Connection]:
+        """Use one connection for all calls in the context."""
         if self._own.connection is not None:
-            yield
+            yield self._own.connection
             return
         if not self.path.exists():
             create_private_folder(self.path.parent)
@@ -155,7 +155,7 @@ class SqliteArchive:
         with self._file.open() as connection:
             self._own.connection = connection
             try:
-                yield
+                yield connection
             finally:
                 try:
                     self.flush()
@@ -165,7 +165,7 @@ class SqliteArchive:
                         connection.execute("ROLLBACK")
 
     def flush(self) -> None:
-        """Make all complete transactions last."""
+        """Persist all completed transactions."""
         connection = self._own.connection
         if connection is not None and connection.in_transaction:
             with self._file.translate_errors():
@@ -174,13 +174,11 @@ class SqliteArchive:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Apply all changes made inside, or none."""
+        """Apply all changes in the context or none."""
         if self._in_transaction:
             yield
             return
-        with self.connected(), self._file.translate_errors():
-            connection = self._own.connection
-            assert connection is not None
+        with self.connected() as connection, self._file.translate_errors():
             if not connection.in_transaction:
                 connection.execute("BEGIN IMMEDIATE")
                 self._batch_started = time.monotonic()
@@ -189,7 +187,7 @@ class SqliteArchive:
             try:
                 yield
             except BaseException:
-                if connection.in_transaction:  # a full disk may have ended it
+                if connection.in_transaction:  # a full disk may have ended the transaction
                     connection.execute("ROLLBACK TO change")
                 raise
             finally:
@@ -200,37 +198,34 @@ class SqliteArchive:
                 self.flush()
 
     def compact(self) -> None:
-        """Leave no byte of removed rows on disk."""
+        """Remove all traces of deleted rows from disk."""
         self.flush()
         self._run("VACUUM")
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
-        with self.connected():
-            assert self._own.connection is not None
-            return self._own.connection.execute(statement, values).fetchall()
+        with self.connected() as connection:
+            return connection.execute(statement, values).fetchall()
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        with self.transaction():
-            assert self._own.connection is not None
-            self._own.connection.executemany(statement, rows)
+        with self.transaction(), self.connected() as connection:
+            connection.executemany(statement, rows)
 
     def _insert(self, table: str, row: Mapping[str, Any]) -> int:
-        """Insert a row; return its number."""
-        with self.transaction():
-            assert self._own.connection is not None
-            statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-            return int(self._own.connection.execute(statement, (*row.values(),)).lastrowid or 0)
+        """Insert a row and return its id."""
+        statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        with self.transaction(), self.connected() as connection:
+            return int(connection.execute(statement, (*row.values(),)).lastrowid or 0)
 
-    # --- sessions ------------------------------------------------------------------------------------------------
+    # --- sessions ----------------------------------------------------------------------------------------------------
 
     def find_sessions(self, where: SessionFilter) -> list[StoredSession]:
-        """Return the sessions that meet the conditions, by key."""
+        """Return the matching sessions, ordered by key."""
         conditions, values = _build_conditions(where)
         return [_parse_session(*row) for row in self._run(_SELECT.format(conditions), *values)]
 
     def find_keys(self, where: SessionFilter) -> list[int]:
-        """Return the keys of the sessions that meet the conditions, in order."""
+        """Return the keys of matching sessions in order."""
         conditions, values = _build_conditions(where)
         return [row[0] for row in self._run(f"SELECT key FROM sessions WHERE {conditions} ORDER BY key", *values)]
 
@@ -240,7 +235,7 @@ class SqliteArchive:
         return layout
 
     def put_session(self, row: StoredSession, layout: bytes | None = None) -> int:
-        """Add a session whose key is 0, or replace the one with its key; return the key."""
+        """Insert a session with key 0, or update the one with the given key; return the key."""
         facts = {column: getattr(row.session, column) for column in _FACTS}
         facts |= {"started": _to_iso(row.session.started), "ended": _to_iso(row.session.ended)}
         columns = facts | dict(zip(_COLUMNS[len(_FACTS) :], row[1:], strict=True))
@@ -253,24 +248,25 @@ class SqliteArchive:
         return row.key
 
     def remove_sessions(self, keys: Collection[int]) -> None:
-        """Remove sessions and their blocks."""
+        """Delete sessions and their blocks."""
         with self.transaction():
             self._write("DELETE FROM blocks WHERE session = ?", [(key,) for key in keys])
             self._write("DELETE FROM sessions WHERE key = ?", [(key,) for key in keys])
 
-    # --- blocks --------------------------------------------------------------------------------------------------
+    # --- blocks ------------------------------------------------------------------------------------------------------
 
     def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
-        """Return the blocks of some sessions or all, with an id above `after`, by session and number."""
-        among = "" if sessions is None else "AND session IN (SELECT value FROM json_each(?))"
-        asked = f"SELECT session, number, id, digest FROM blocks WHERE id > ? {among} ORDER BY +session, +number"
+        """Return the blocks of the given (or all) sessions with an id above `after`, by session and number."""
+        condition = "" if sessions is None else "AND session IN (SELECT value FROM json_each(?))"
+        order = "ORDER BY +session, +number"
+        statement = f"SELECT session, number, id, digest FROM blocks WHERE id > ? {condition} {order}"
         values = () if sessions is None else (json.dumps([*sessions]),)
-        return [*map(BlockRow._make, self._run(asked, after, *values))]
+        return [*map(BlockRow._make, self._run(statement, after, *values))]
 
     def read_blocks(self, session: int, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Return the bodies of the blocks with these numbers."""
-        asked = "SELECT body FROM blocks WHERE session = ? AND number BETWEEN ? AND ? ORDER BY number"
-        return [row[0] for row in self._run(asked, session, first, 1 << 40 if last is None else last)]
+        """Return the bodies of blocks `first` to `last`."""
+        statement = "SELECT body FROM blocks WHERE session = ? AND number BETWEEN ? AND ? ORDER BY number"
+        return [row[0] for row in self._run(statement, session, first, 1 << 40 if last is None else last)]
 
     def add_block(self, session: int, number: int, block: EncodedBlock) -> int:
         """Add a block to a session; return its id."""
@@ -280,63 +276,65 @@ class SqliteArchive:
         return self._insert("blocks", row)
 
     def remove_blocks(self, ids: Collection[int]) -> None:
-        """Remove blocks."""
+        """Delete blocks."""
         self._write("DELETE FROM blocks WHERE id = ?", [(id,) for id in ids])
 
-    # --- what indexes need ---------------------------------------------------------------------------------------
+    # --- index support -----------------------------------------------------------------------------------------------
 
     def generation(self) -> str:
-        """Return an id that all indexes made from this archive carry."""
+        """Return the id of this archive's data."""
         return str(self._run("SELECT value FROM state WHERE name = 'generation'")[0][0])
 
     def renew_generation(self) -> None:
-        """Change the id, so that every index is rebuilt."""
+        """Replace the id, so that every index is rebuilt."""
         self._write(_GENERATION, [()])
 
     def tombstones(self, after: int = 0) -> list[tuple[int, int]]:
-        """Return what an index must remove or read again: position and block, for positions above `after`."""
+        """Return the position and block of each tombstone above position `after`."""
         return self._run("SELECT position, block FROM tombstones WHERE position > ? ORDER BY position", after)
 
     def add_tombstones(self, blocks: Iterable[int]) -> None:
-        """Record blocks for all indexes, each at a new position above all others."""
+        """Add tombstones for all indexes, each at a new highest position."""
         self._write("INSERT OR REPLACE INTO tombstones (block) VALUES (?)", [(block,) for block in blocks])
 
     def clear_tombstones(self, upto: int) -> None:
-        """Remove tombstones up to a position: the one index of this archive has them."""
+        """Delete tombstones up to a position, which the only index of this archive has processed."""
         self._write("DELETE FROM tombstones WHERE position <= ?", [(upto,)])
 
-    # --- files, and what was forgotten ---------------------------------------------------------------------------
+    # --- files and forgotten sessions --------------------------------------------------------------------------------
 
     def sources(self) -> dict[str, SourceRecord]:
-        """Return every known file, by its path."""
+        """Return every known file by path."""
         rows = self._run("SELECT * FROM sources")
         return {row[0]: SourceRecord(row[0], FileStat(*row[1:5]), *row[5:]) for row in rows}
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Add files, or replace those with the same path."""
-        rows = [(one.path, *one.stat, *one[2:]) for one in known]
+        """Insert or replace files by path."""
+        rows = [(source.path, *source.stat, *source[2:]) for source in known]
         self._write(f"INSERT OR REPLACE INTO sources VALUES ({', '.join('?' * 11)})", rows)
 
     def remove_sources(self, paths: Collection[str]) -> None:
-        """Remove files."""
+        """Delete files."""
         self._write("DELETE FROM sources WHERE path = ?", [(path,) for path in paths])
 
     def add_forgotten(self, digests: Iterable[bytes]) -> None:
-        """Record the digests of sessions that must not be stored again."""
+        """Add digests of sessions that must not be stored again."""
         self._write("INSERT OR IGNORE INTO forgotten VALUES (?)", [(digest,) for digest in digests])
 
     def has_forgotten(self, digests: Iterable[bytes]) -> bool:
-        """Return whether any of the digests is recorded."""
+        """Return whether any of the digests is stored."""
         return any(self._run("SELECT 1 FROM forgotten WHERE digest = ?", digest) for digest in digests)
 
 
 def _build_conditions(where: SessionFilter) -> tuple[str, list[Any]]:
-    given = structs.asdict(where)
-    given = {name: value for name, value in given.items() if value or (name == "keys" and value is not None)}
-    conditions = [_CONDITIONS.get(name, f"{name} = ?") for name in given]
-    numbered = (one.replace("?1", "?").replace("?", f"?{place}") for place, one in enumerate(conditions, 1))
-    values = [json.dumps([*value]) if name == "keys" else value for name, value in given.items()]
-    return " AND ".join(numbered) or "TRUE", values
+    conditions: list[str] = []
+    values: list[Any] = []
+    for name, value in structs.asdict(where).items():
+        if value or (name == "keys" and value is not None):
+            values.append(json.dumps([*value]) if name == "keys" else value)
+            condition = _CONDITIONS.get(name, f"{name} = ?")
+            conditions.append(condition.replace("?1", "?").replace("?", f"?{len(values)}"))
+    return " AND ".join(conditions) or "TRUE", values
 
 
 def _parse_session(key: int, *row: Any) -> StoredSession:
@@ -350,5 +348,5 @@ def _parse_session(key: int, *row: Any) -> StoredSession:
 
 
 def _to_iso(moment: datetime | None) -> str:
-    """Return a time as text whose order is that of the times."""
+    """Format a time as UTC text that sorts chronologically."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds") if moment else ""

@@ -1,1 +1,1 @@
-"""The full-text index, derived from the archive."""
+"""Full-text index, derived from the archive."""

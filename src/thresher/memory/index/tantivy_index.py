@@ -1,8 +1,7 @@
-"""The full-text index: made from the archive, and never more than that.
+"""Full-text index in tantivy, derived from the archive.
 
-Nothing is stored in it but numbers that lead back to the archive. A folder holds it, with a file beside that says
-which archive it was made for and by which version; an index that is damaged, of another archive or older is
-taken for none, and is built anew.
+It stores only numbers that refer to the archive. A state file in its folder names the archive and the document
+version. An index that is damaged, outdated or made for another archive counts as missing and is rebuilt.
 """
 
 import os
@@ -24,9 +23,9 @@ from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS
 from thresher.store.errors import StoreError
 
 HEAP = 400_000_000
-"""Bytes of entries that are held in memory while an index is written."""
+"""Memory for buffered documents while the index is written, in bytes."""
 SMALL_WRITE_BYTES = 16_000_000
-"""What takes fewer bytes is written by one thread, so that it becomes one segment."""
+"""Below this size, one thread writes the documents, so that they form one segment."""
 STATE_FILE = "thresher.state"
 META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
@@ -38,17 +37,17 @@ R = TypeVar("R")
 
 
 class IndexState(Struct, frozen=True):
-    """How far an index has what its archive has."""
+    """Position of an index in its archive's history."""
 
     name: str
-    """The archive's generation and the version of the documents."""
+    """The archive's generation and the document version."""
     last_block: int = 0
     last_tombstone: int = -1
-    """The position of the last tombstone; below 0 where no titles were added yet."""
+    """Position of the last processed tombstone; negative before titles are added."""
 
 
 class IndexHit(NamedTuple):
-    """An entry that a query found."""
+    """A document that matches a query."""
 
     score: float
     session: int
@@ -61,7 +60,7 @@ class IndexHit(NamedTuple):
 
 @cache
 def build_schema() -> tantivy.Schema:
-    """The fields of an entry."""
+    """Return the index schema."""
     builder = tantivy.SchemaBuilder()
     for field in ("said", "paths"):
         builder.add_text_field(field, tokenizer_name=STEMMED, index_option="position")
@@ -77,15 +76,15 @@ def build_schema() -> tantivy.Schema:
 def _translate_errors(
     method: "Callable[Concatenate[TantivyIndex, P], R]",
 ) -> "Callable[Concatenate[TantivyIndex, P], R]":
-    """What tantivy cannot do becomes an error of ours."""
+    """Convert tantivy's exceptions into `StoreError`."""
 
     @wraps(method)
     def inner(self: "TantivyIndex", /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
         except (ValueError, OSError) as error:
-            advice = "free the disk; what is kept is safe, and the next sync goes on or builds the index anew"
-            raise StoreError(f"{self.folder}: the search index cannot be used ({error}); {advice}") from error
+            advice = "free disk space; the archive is safe, and the next sync repairs or rebuilds the index"
+            raise StoreError(f"{self.folder}: cannot use the search index ({error}); {advice}") from error
 
     return inner
 
@@ -108,7 +107,7 @@ class TantivyIndex:
 
     @classmethod
     def open_existing(cls, folder: Path, name: str) -> "TantivyIndex | None":
-        """The index of this name, or None where there is none that can be used."""
+        """Open the index with this name; return None if there is none or it is unusable."""
         try:
             index = cls(folder, tantivy.Index.open(str(folder)))
             if index.read_state().name != name:
@@ -120,25 +119,25 @@ class TantivyIndex:
 
     @classmethod
     def create(cls, folder: Path, name: str) -> "TantivyIndex":
-        """A new one, in place of whatever is there."""
+        """Create an empty index, replacing any existing one."""
         try:
             remove_index(folder)
             folder.mkdir(mode=0o700, parents=True)
             index = cls(folder, tantivy.Index(build_schema(), path=str(folder)))
             index._write_state(IndexState(name))
         except (ValueError, OSError) as error:
-            raise StoreError(f"{folder}: no index can be made there ({error}); free the disk") from error
+            raise StoreError(f"{folder}: cannot create the search index ({error}); free disk space") from error
         return index
 
     def read_state(self) -> IndexState:
-        """Return how far the index is; of none, where that cannot be read."""
+        """Return the state of the index, or a state without a name if the file is unreadable."""
         try:
             return msgspec.json.decode((self.folder / STATE_FILE).read_bytes(), type=IndexState)
         except (OSError, msgspec.MsgspecError):
             return IndexState("")
 
     def _write_state(self, state: IndexState) -> None:
-        """Replace the state file as a whole."""
+        """Replace the state file atomically."""
         part = self.folder / f"{STATE_FILE}.part"
         part.write_bytes(msgspec.json.encode(state))
         part.chmod(0o600)
@@ -148,98 +147,97 @@ class TantivyIndex:
 
     @property
     def searcher(self) -> tantivy.Searcher:
-        """A look at the index as it was last written, by whomever."""
-        facts = (self.folder / META).stat()
-        seen = (facts.st_mtime_ns, facts.st_ino)
-        if self._searcher is None or seen != self._loaded_version:
+        """Searcher for the latest commit, including commits of other processes."""
+        stat = (self.folder / META).stat()
+        version = (stat.st_mtime_ns, stat.st_ino)
+        if self._searcher is None or version != self._loaded_version:
             self._inner.reload()
-            self._searcher, self._loaded_version = self._inner.searcher(), seen
+            self._searcher, self._loaded_version = self._inner.searcher(), version
         return self._searcher
 
     @_translate_errors
     def search(self, query: tantivy.Query, limit: int) -> list[IndexHit]:
-        """The best entries, the best first."""
+        """Return the matching documents with the highest scores, in order."""
         searcher = self.searcher
         return _build_hits(searcher, searcher.search(query, limit, count=False).hits)
 
     @_translate_errors
     def count_by_field(self, query: tantivy.Query, field: str = "session") -> dict[int, int]:
-        """How many entries a query finds, by a number that they have."""
+        """Return the number of matching documents by the value of a numeric field."""
         terms = {"terms": {"field": field, "size": MOST_SESSIONS}}
         buckets = self.searcher.aggregate(query, {"by": terms})["by"]["buckets"]
         return {bucket["key"]: bucket["doc_count"] for bucket in buckets}
 
     @_translate_errors
     def times_by_session(self, query: tantivy.Query, which: Literal["min", "max"]) -> dict[int, int]:
-        """The time of the first or the last entry that a query finds, by session; 0 where none has one."""
-        one = {"one": {which: {"field": "time"}}}
-        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": one}}
+        """Return the earliest or latest time of matching documents by session; 0 if none has a time."""
+        time_value = {"one": {which: {"field": "time"}}}
+        terms = {"by": {"terms": {"field": "session", "size": MOST_SESSIONS}, "aggs": time_value}}
         buckets = self.searcher.aggregate(query, terms)["by"]["buckets"]
         return {bucket["key"]: int(bucket["one"]["value"] or 0) for bucket in buckets}
 
     @_translate_errors
     def search_messages(
         self, query: tantivy.Query, best: int = 0, each: int = 0
-    ) -> tuple[dict[int, int], list[IndexHit]]:
-        """How many messages a query finds, by session: each once, however many of its entries match.
+    ) -> tuple[Counter[int], list[IndexHit]]:
+        """Count the matching messages of each session, and return the best documents.
 
-        And the best entries; after them, of each session, those of its own best that are not among them.
+        A message counts once, even if several of its documents match. The documents are the `best` of all sessions,
+        followed by further ones until each session has `each` of its own.
         """
         searcher = self.searcher
         hits = searcher.search(query, MOST_PLACES, count=False).hits
-        places = [place for _, place in hits]
-        sessions, messages = (_numbers(searcher, field, places) for field in ("session", "at"))
+        addresses = [address for _, address in hits]
+        sessions, messages = (_numbers(searcher, field, addresses) for field in ("session", "at"))
         counts = Counter(session for session, _ in set(zip(sessions, messages, strict=True)))
-        kept, taken = hits[:best], Counter(sessions[:best])
+        selected, hits_per_session = hits[:best], Counter(sessions[:best])
         for hit, session in zip(hits[best:], sessions[best:], strict=True) if each else ():
-            if taken[session] < each:
-                taken[session] += 1
-                kept.append(hit)
-        return counts, _build_hits(searcher, kept)
+            if hits_per_session[session] < each:
+                hits_per_session[session] += 1
+                selected.append(hit)
+        return counts, _build_hits(searcher, selected)
 
     @_translate_errors
     def terms_with_prefix(self, field: str, prefix: str, limit: int) -> list[str]:
-        """Words of a field that begin so, the most frequent first."""
+        """Return the words of a field with this prefix, most frequent first."""
         return [word for word, _ in self.searcher.terms_with_prefix(field, prefix, limit=limit)]
 
     @_translate_errors
     def document_frequency(self, word: str) -> int:
-        """In how many entries a word is."""
+        """Return the number of documents that contain a word."""
         return self.searcher.doc_freq("said", word)
 
     def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
-        """Return how many texts are excluded, by reason; under "" the others, under "sub-agent" those of these."""
+        """Return the number of excluded texts by reason; other texts are under "" or "sub-agent"."""
         messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
         counts = self.count_by_field(messages, "reason").items()
-        every: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
+        texts: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
         if subagents:
             searched = tantivy.Query.term_query(self.schema, "reason", 0)
-            theirs = tantivy.Query.term_set_query(self.schema, "session", [*subagents])
-            hidden = sum(self.count_by_field(messages.and_must_match(searched, theirs)).values())
-            every |= {"": every.get("", 0) - hidden, "sub-agent": hidden}
-        return every
+            from_subagents = tantivy.Query.term_set_query(self.schema, "session", [*subagents])
+            hidden = sum(self.count_by_field(messages.and_must_match(searched, from_subagents)).values())
+            texts |= {"": texts.get("", 0) - hidden, "sub-agent": hidden}
+        return texts
 
     # --- writing -------------------------------------------------------------------------------------------------
 
     @_translate_errors
     def begin_writing(self, size: int) -> None:
-        """Begin to write so many bytes; remove what an interrupted writing left."""
+        """Open a writer for about `size` bytes, and remove leftovers of an interrupted one."""
         if self._writer is None:
             self._last_block = self.read_state().last_block
-            few = size < SMALL_WRITE_BYTES
-            self._writer = self._inner.writer(
-                SMALL_WRITE_BYTES if few else HEAP, 1 if few else min(4, os.cpu_count() or 1)
-            )
-            # A writer that was killed leaves files, and the next one would want to give some of its own their names.
+            is_small = size < SMALL_WRITE_BYTES
+            threads = 1 if is_small else min(4, os.cpu_count() or 1)
+            self._writer = self._inner.writer(SMALL_WRITE_BYTES if is_small else HEAP, threads)
+            # A killed writer leaves files whose names the next writer would reuse.
             self._writer.garbage_collect_files()
-            stale = tantivy.Query.range_query(
-                self.schema, "block", tantivy.FieldType.Integer, lower_bound=self._last_block, include_lower=False
-            )
+            first = self._last_block + 1
+            stale = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=first)
             self._writer.delete_documents_by_query(stale)
 
     @_translate_errors
     def add_documents(self, session: int, block: int, docs: Iterable[IndexDocument]) -> None:
-        """Add entries of a block of a session."""
+        """Add documents of a session's block."""
         assert self._writer is not None
         self._is_committed = False
         self._last_block = max(self._last_block, block)
@@ -248,23 +246,23 @@ class TantivyIndex:
 
     @_translate_errors
     def remove_block(self, block: int) -> None:
-        """Remove the entries of a block."""
+        """Remove the documents of a block."""
         assert self._writer is not None
         self._writer.delete_documents_by_term("block", block)
 
     @_translate_errors
     def commit(self, last_tombstone: int) -> None:
-        """Make all of it last, tombstones up to a position included."""
+        """Commit the changes and save the position of the last tombstone."""
         assert self._writer is not None
         self._writer.commit()
         self._is_committed = True
         self._write_state(IndexState(self.read_state().name, self._last_block, last_tombstone))
         for path in self.folder.iterdir():
-            with suppress(FileNotFoundError):  # merges tidy up behind us
+            with suppress(FileNotFoundError):  # background merges delete files
                 path.chmod(0o600)
 
     def close(self) -> None:
-        """End writing; what was not committed is forgotten, and what is being merged is waited for."""
+        """Close the writer: discard uncommitted changes and wait for merge threads."""
         writer, self._writer = self._writer, None
         if writer is not None and self._is_committed:
             with suppress(ValueError, OSError):
@@ -272,43 +270,43 @@ class TantivyIndex:
 
 
 def _build_hits(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[IndexHit]:
-    """What is known of hits; by the searcher that gave them, since another may have other segments."""
-    places = [place for _, place in hits]
-    columns = [_numbers(searcher, field, places) for field in IndexHit._fields[1:]]
+    """Build hits with the searcher that returned them, since another may have other segments."""
+    addresses = [address for _, address in hits]
+    columns = [_numbers(searcher, field, addresses) for field in IndexHit._fields[1:]]
     return [*map(IndexHit, [score for score, _ in hits], *columns)]
 
 
-def _numbers(searcher: tantivy.Searcher, field: str, places: "list[tantivy.DocAddress]") -> list[int]:
-    """A number of each entry; 0 where it has none."""
-    values = cast("list[int | None]", searcher.fast_field_values(field, places))
+def _numbers(searcher: tantivy.Searcher, field: str, addresses: "list[tantivy.DocAddress]") -> list[int]:
+    """Return a numeric field of each document; 0 if missing."""
+    values = cast("list[int | None]", searcher.fast_field_values(field, addresses))
     return [value or 0 for value in values]
 
 
 def remove_index(folder: Path) -> None:
-    """Remove an index, if there is one."""
+    """Remove an index if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
 
 
 def _document(session: int, block: int, doc: IndexDocument) -> tantivy.Document:
-    made = tantivy.Document()
-    made.add_integer("session", session)
-    made.add_integer("block", block)
-    made.add_integer("at", doc.at)
-    made.add_integer("kind", TEXT_KINDS.index(doc.kind))
-    made.add_integer("reason", doc.reason)
-    made.add_integer("derived", int(doc.derived))
-    made.add_integer("role", doc.role)
+    document = tantivy.Document()
+    document.add_integer("session", session)
+    document.add_integer("block", block)
+    document.add_integer("at", doc.at)
+    document.add_integer("kind", TEXT_KINDS.index(doc.kind))
+    document.add_integer("reason", doc.reason)
+    document.add_integer("derived", int(doc.derived))
+    document.add_integer("role", doc.role)
     if doc.time:
-        made.add_integer("time", doc.time)
+        document.add_integer("time", doc.time)
     field = "output" if doc.kind == "output" else "said"
     for text in doc.texts:
-        made.add_text(field, text)
+        document.add_text(field, text)
     for field, subjects in zip(doc.commits._fields, doc.commits, strict=True):
         for subject in subjects:
-            made.add_text(field, subject)
+            document.add_text(field, subject)
     for path in doc.paths:
-        made.add_text("paths", separate_words(path))
-        for end in path_suffixes(path):
-            made.add_text("file", end)
-    return made
+        document.add_text("paths", separate_words(path))
+        for suffix in path_suffixes(path):
+            document.add_text("file", suffix)
+    return document

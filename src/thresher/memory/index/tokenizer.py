@@ -1,11 +1,11 @@
-"""Text to the words that are searched for: the same for what is indexed and for what is asked.
+"""Tokenizer for the index and for queries.
 
-`refreshToken`, `HTMLParser` and `refresh_token` are several words, each character of a script without spaces is
-a word of its own (so they are looked for as phrases), and English endings go. The index cuts at everything
-that is no letter or digit; what it cannot see is made visible to it by spaces first. A pattern that does all of it
-inside the index takes twice the time of the whole.
+It splits `refreshToken`, `HTMLParser` and `refresh_token` into words, treats each character of a script without
+spaces as a word (a query matches them as phrases), and stems English words. The index splits at everything other
+than letters and digits. Boundaries that it does not recognize get a space first, because a regex tokenizer in the
+index takes twice the total time.
 
-Outputs of tools are mostly names and numbers, and most of all text: their words are taken as they stand.
+Tool output is mostly names and numbers, and most of all text: its words are not stemmed or split.
 """
 
 import re
@@ -15,11 +15,11 @@ from unicodedata import normalize
 import tantivy
 
 STEMMED, PLAIN = "words", "plain"
-"""The names of the two analyzers."""
+"""Names of the two analyzers."""
 MAX_WORD_BYTES = 80
-"""Bytes from which a word is taken for data; a digest of 64 digits is none."""
+"""Maximum length of a word; longer ones count as data. A 64-digit digest is below the limit."""
 
-# An upper-case letter comes first, so that the search for a place to begin is one fast scan.
+# The upper-case letter comes first, so that the regex engine scans quickly for a start.
 _CAMEL_BOUNDARY = re.compile(r"[A-Z](?<=[A-Za-z0-9][A-Z])(?:(?<![A-Z][A-Z])|(?=[a-z]))")
 _UNSPACED_RANGES = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -35,12 +35,12 @@ _UNSPACED_RUN = re.compile(f"[{_UNSPACED_RANGES}]+")
 
 
 def normalize_text(text: str) -> str:
-    """Return the text with one form for characters that Unicode holds to be the same."""
+    """Return the text in Unicode normalization form NFKC."""
     return text if text.isascii() else normalize("NFKC", text.encode("utf-8", "replace").decode())
 
 
 def separate_unspaced_scripts(text: str) -> str:
-    """Return the normalized text with spaces between the characters of scripts that have none."""
+    """Normalize the text and put spaces around characters of scripts without spaces."""
     return text if text.isascii() else _UNSPACED_CHARACTER.sub(r" \g<0> ", normalize_text(text))
 
 
@@ -50,7 +50,7 @@ def split_unspaced_runs(text: str) -> tuple[str, list[str]]:
 
 
 def separate_words(text: str) -> str:
-    """The text with spaces wherever a word ends."""
+    """Return the text with a space at every word boundary."""
     return _CAMEL_BOUNDARY.sub(_prepend_space, separate_unspaced_scripts(text))
 
 
@@ -59,21 +59,18 @@ def _prepend_space(found: re.Match[str]) -> str:
 
 
 def tokenize_words(text: str) -> list[str]:
-    """The words of a text as the index has them."""
+    """Tokenize a text as the index does."""
     return analyzer(STEMMED).analyze(separate_words(text))
 
 
 def tokenize_output(text: str) -> list[str]:
-    """The words of a text as the index has those of outputs."""
+    """Tokenize a text as the index does for tool output."""
     return analyzer(PLAIN).analyze(separate_unspaced_scripts(text))
 
 
 @cache
 def analyzer(name: str) -> tantivy.TextAnalyzer:
-    """What makes words out of text."""
-    builder = (
-        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-        .filter(tantivy.Filter.remove_long(MAX_WORD_BYTES))
-        .filter(tantivy.Filter.lowercase())
-    )
+    """Return the text analyzer of this name."""
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+    builder = builder.filter(tantivy.Filter.remove_long(MAX_WORD_BYTES)).filter(tantivy.Filter.lowercase())
     return builder.filter(tantivy.Filter.stemmer("english")).build() if name == STEMMED else builder.build()

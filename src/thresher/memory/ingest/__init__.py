@@ -1,1 +1,1 @@
-"""From files to archived sessions: change detection, extraction, provenance, redaction."""
+"""From source files to archived sessions: change detection, extraction, provenance and redaction."""

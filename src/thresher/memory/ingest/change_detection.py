@@ -1,9 +1,9 @@
-"""Whether a file changed, and how: looked at from outside first, and opened only where that says so.
+"""Detect whether and how a source file changed, by its metadata first and its content only if needed.
 
-A file of lines grows at its end. Bytes up to the last complete line are remembered by a digest: where they are the
-same, it grew, or was only touched. A line that is still being written counts when it is complete: when its end is
-there, or when it is JSON as it stands. A file that is one document has no lines, and all its bytes count. A database
-that holds many sessions tells for each whether it changed.
+A line-based file grows at its end. A digest covers its bytes up to the last complete line: if the same bytes have
+the same digest, the file grew or was only touched. The last line is complete if it ends with a line break or is
+valid JSON. In a file that is a single document, all bytes count. A database with many sessions
+states a version for each of them.
 """
 
 import os
@@ -16,29 +16,29 @@ from thresher.memory.records import FileStat, SourceRecord
 from thresher.model.jsontext import load_json
 
 DATABASES = (".db", ".sqlite", ".sqlite3")
-"""How the names of databases end: their newest changes lie in a journal beside them."""
+"""Suffixes of databases, whose latest changes are in a separate journal file."""
 CHUNK = 1 << 20
 STEP = 1 << 16
 FileChange = Literal["new", "grown", "rewritten", "touched"]
 
 
 class FileFingerprint(NamedTuple):
-    """How far a file was complete, and the digest of its bytes up to there."""
+    """Size of the complete part of a file, and the digest of those bytes."""
 
     offset: int
     prefix: bytes
 
 
 def read_file_stat(path: str | Path) -> FileStat | None:
-    """What the system says of a file or folder; None where it is not there, or cannot be looked at."""
+    """Return the metadata of a file or folder; None if it is missing or inaccessible."""
     try:
-        facts = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
+        status = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
     except (OSError, ValueError):
         return None
-    inode = facts.st_ino & 0x7FFF_FFFF_FFFF_FFFF
-    stat = FileStat(facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, inode)
+    inode = status.st_ino & 0x7FFF_FFFF_FFFF_FFFF
+    stat = FileStat(status.st_size, status.st_mtime_ns, status.st_ctime_ns, inode)
     name = os.fspath(path)
-    # It lies beside the file itself, not beside a link to it.
+    # The journal is next to the database itself, not next to a symlink to it.
     journal = read_file_stat(f"{os.path.realpath(name)}-wal") if name.endswith(DATABASES) else None
     if journal is None:
         return stat
@@ -47,51 +47,51 @@ def read_file_stat(path: str | Path) -> FileStat | None:
 
 
 def fingerprint_file(path: Path, size: int) -> FileFingerprint:
-    """The mark of the first so many bytes of a file. Raises `OSError`."""
-    if not path.is_file():  # a pipe would be waited for, and a device has no end
-        raise OSError(f"`{path}` is no file with an end; name one that is")
+    """Return the fingerprint of a file's first `size` bytes. Raises `OSError`."""
+    if not path.is_file():  # reading a pipe would block, and a device has no end
+        raise OSError(f"`{path}` must be a regular file")
     with path.open("rb") as file:
         offset = _complete_length(file, size)
         return FileFingerprint(offset, _digest(file, offset))
 
 
-def fingerprint_sessions(listed: Mapping[str, str]) -> FileFingerprint:
-    """The mark of a file that holds many sessions, by the marks of each."""
+def fingerprint_sessions(versions: Mapping[str, str]) -> FileFingerprint:
+    """Return the fingerprint of a multi-session file, from the version of each session."""
     digest = blake2b(digest_size=16)
-    for session, mark in sorted(listed.items()):
-        digest.update(f"{session}\0{mark}\0".encode("utf-8", "replace"))
+    for session, version in sorted(versions.items()):
+        digest.update(f"{session}\0{version}\0".encode("utf-8", "replace"))
     return FileFingerprint(0, digest.digest())
 
 
-def classify_change(path: Path, known: SourceRecord | None, mark: FileFingerprint) -> FileChange:
-    """What became of a file since it was last read. Raises `OSError`."""
+def classify_change(path: Path, known: SourceRecord | None, fingerprint: FileFingerprint) -> FileChange:
+    """Classify the change of a file since the last sync. Raises `OSError`."""
     if known is None or not known.prefix or known.state not in ("here", "gone"):
         return "new"
-    if mark.offset < known.offset:
+    if fingerprint.offset < known.offset:
         return "rewritten"
-    if mark.offset == known.offset:
-        return "touched" if mark.prefix == known.prefix else "rewritten"
+    if fingerprint.offset == known.offset:
+        return "touched" if fingerprint.prefix == known.prefix else "rewritten"
     with path.open("rb") as file:
         return "grown" if _digest(file, known.offset) == known.prefix else "rewritten"
 
 
 def _complete_length(file: BinaryIO, size: int) -> int:
-    """Bytes up to the end of the last complete line; the size where there are no lines."""
+    """Return the size up to the end of the last complete line, or `size` if the file is not line-based."""
     first = file.readline(STEP).strip()
     if not (first.startswith(b"{") and first.endswith(b"}")):
         return size
     end = size
-    pieces: list[bytes] = []
+    tail_chunks: list[bytes] = []
     while end > 0:
         start = max(0, end - STEP)
         file.seek(start)
-        piece = file.read(end - start)
-        cut = piece.rfind(b"\n")
-        pieces.append(piece[cut + 1 :])
-        if cut >= 0:
+        chunk = file.read(end - start)
+        line_break = chunk.rfind(b"\n")
+        tail_chunks.append(chunk[line_break + 1 :])
+        if line_break >= 0:
             break
         end = start
-    tail = b"".join(reversed(pieces))
+    tail = b"".join(reversed(tail_chunks))
     return size if not tail.strip() or _is_json(tail) else size - len(tail)
 
 
@@ -106,7 +106,7 @@ def _is_json(text: bytes) -> bool:
 def _digest(file: BinaryIO, size: int) -> bytes:
     digest = blake2b(digest_size=16)
     file.seek(0)
-    while size > 0 and (piece := file.read(min(CHUNK, size))):
-        digest.update(piece)
-        size -= len(piece)
+    while size > 0 and (chunk := file.read(min(CHUNK, size))):
+        digest.update(chunk)
+        size -= len(chunk)
     return digest.digest()

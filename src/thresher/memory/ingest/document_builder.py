@@ -1,18 +1,18 @@
-"""What of a session goes into the index: one entry for each kind of words in a message.
+"""Build index documents: one for each kind of text in a message.
 
-The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (what was run), `edits` (what was written into files),
-`input` (what other tools were given) and `output`; words that are left out for a reason are an entry of their own
-beside those that are not. All lie in one field of the index, so that a word weighs the same whoever says it. Only
-outputs, two thirds of all text and searched when asked for, have another: endings stay, no positions are kept, and of a
-long one only the beginning and the end are taken. The commits that git names there are kept whole beside it.
+The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (shell commands), `edits` (text written into
+files), `input` (arguments of other tools) and `output`. Excluded texts get separate documents, by reason. All kinds
+share one index field, so that a word has the same weight in each. Only tool output, which is two thirds of all text
+and optional in a search, has its own field: without stemming and positions, and limited to the beginning and end of
+a long text. Subjects of the commits that git lists there are indexed separately, as exact terms.
 
-A call's entry also names the `paths` it touches as words, and as `file` each path whole and every end of it
-(`a/b/c.py`, `b/c.py`, `c.py`). A path stands in no other field, so that words find text. The title, with the words of
-the branch, is an entry in a block of its own: minus the session's key.
+The document of a call also contains the `paths` it touches as words, and as `file` each full path with all its
+suffixes (`a/b/c.py`, `b/c.py`, `c.py`). Paths are in no other field, so that words match text only. The title, with
+the words of the branch, is a document in a block of its own, whose id is the negated session key.
 
-Messages that a compaction repeats are in the archive and not here. Every text passes through `redact` before anything
-is cut off it: half a secret has no shape. A title is often the beginning of a prompt and is cut already, so it is made
-again from that prompt.
+Messages that a compaction repeats are archived but not indexed. Every text is redacted before it is truncated,
+because a truncated secret cannot be recognized. A title is often a truncated prompt, so it is rebuilt from that
+prompt.
 """
 
 import re
@@ -31,58 +31,58 @@ from thresher.model.tool_calls import ToolCallDetails, describe_tool_call, list_
 from thresher.transcripts.base import MAX_TITLE_CHARS
 
 HEAD, TAIL = 4000, 1000
-"""Characters of an output that are taken from its beginning and its end."""
+"""Maximum characters of tool output to index from its beginning and its end."""
 
 
 def attribute_session(session: Session) -> list[list[AttributedText]]:
-    """The pieces of each message, in the order that messages are kept in; none for what is repeated."""
-    found: list[list[AttributedText]] = []
+    """Return the attributed texts of each message in storage order; none for repeated messages."""
+    attributed: list[list[AttributedText]] = []
     for history in _linear_histories(session):
-        said = dict(attribute_texts([message for message in history if not message.carried]))
+        texts_by_index = dict(attribute_texts([message for message in history if not message.carried]))
         numbers = count()
-        found += [[] if message.carried else said.get(next(numbers), []) for message in history]
-    return found
+        attributed += [[] if message.carried else texts_by_index.get(next(numbers), []) for message in history]
+    return attributed
 
 
 def _linear_histories(session: Session) -> Iterator[list[Message]]:
-    """What was said in one go: all segments together, each way that was taken back from for itself."""
+    """Yield linear conversations: all segments joined, then each abandoned branch."""
     yield [message for segment in session.segments for message in segment]
     yield from ([*branch.history] for branch in session.branches)
 
 
-def encode_exclusions(found: Iterable[list[AttributedText]]) -> bytes:
-    """What is left out and why: a later message can change it for an earlier one."""
-    told = (f"{piece.reason}{'+' if piece.derived else ''}" for said in found for piece in said)
-    return ",".join(told).encode()
+def encode_exclusions(attributed: Iterable[list[AttributedText]]) -> bytes:
+    """Encode the exclusion reasons for a block's digest, since a later message can change them."""
+    reasons = (f"{text.reason}{'+' if text.derived else ''}" for texts in attributed for text in texts)
+    return ",".join(reasons).encode()
 
 
 def build_documents(
-    messages: Sequence[Message], found: Sequence[list[AttributedText]], number: int, *, made_by: str
+    messages: Sequence[Message], attributed: Sequence[list[AttributedText]], number: int, *, made_by: str
 ) -> Iterator[IndexDocument]:
-    """The entries of one block of a session, given all its messages and their pieces."""
-    for at in range(number * MESSAGES_PER_BLOCK, min((number + 1) * MESSAGES_PER_BLOCK, len(messages))):
-        for doc in _build_message_documents(messages[at], found[at], at):
-            yield doc._replace(reason=RECALL_REASON, commits=CommitSubjects()) if made_by else doc
+    """Build the documents of one block from all messages of its session."""
+    for index in range(number * MESSAGES_PER_BLOCK, min((number + 1) * MESSAGES_PER_BLOCK, len(messages))):
+        for document in _build_message_documents(messages[index], attributed[index], index):
+            yield document._replace(reason=RECALL_REASON, commits=CommitSubjects()) if made_by else document
 
 
 def build_title_document(facts: ArchivedSession) -> IndexDocument:
-    """The entry of a session's name."""
+    """Build the document of a session's title and branch."""
     text = separate_words(f"{_clean(facts.title, printed=True)}\n{redact(facts.branch)}")
     return IndexDocument(-1, "title", [text], RECALL_REASON if facts.made_by else 0)
 
 
 def clean_title(session: Session) -> str:
-    """A session's name without secrets and without what a memory tool said."""
+    """Return a session's title without secrets and recalled text."""
     words = _ELLIPSIS.sub("", session.title).split()
     if not words:
         return ""
     beginning = re.compile(r"\s+".join(map(re.escape, words)))
     prompts = (message.text for message in session.messages() if message.role == "user")
-    found = next(filter(None, map(beginning.search, prompts)), None)
-    if found is None:
+    match = next(filter(None, map(beginning.search, prompts)), None)
+    if match is None:
         return _clean(session.title, printed=True)
-    clean = _clean(found.string[found.start() :], printed=False)
-    return session.title if clean.startswith(found[0]) else clean[: max(MAX_TITLE_CHARS, len(session.title))]
+    cleaned = _clean(match.string[match.start() :], printed=False)
+    return session.title if cleaned.startswith(match[0]) else cleaned[: max(MAX_TITLE_CHARS, len(session.title))]
 
 
 _ELLIPSIS = re.compile(r"(?:…|\.\.\.)\s*\Z")
@@ -92,53 +92,53 @@ def _clean(title: str, *, printed: bool) -> str:
     return redact(strip_recalls(title, printed=printed))
 
 
-def _build_message_documents(message: Message, found: list[AttributedText], at: int) -> Iterator[IndexDocument]:
-    if not found:
+def _build_message_documents(message: Message, attributed: list[AttributedText], at: int) -> Iterator[IndexDocument]:
+    if not attributed:
         return
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
-    matched = [piece.field for piece in found].count("input") == len(calls)
-    each = iter(calls if matched else ())
+    is_matched = [attributed_text.field for attributed_text in attributed].count("input") == len(calls)
+    remaining_calls = iter(calls if is_matched else ())
     groups: dict[tuple[TextKind, str, bool], tuple[list[str], list[str]]] = {}
-    for piece in found:
-        kind: TextKind = piece.field
-        use: ToolCallDetails | None = None
-        named: tuple[str, ...] = ()
-        if kind == "input" and (call := next(each, None)) is not None:
-            use, named = describe_tool_call(call), list_touched_files(call)
-            kind = _classify_tool_use(use)
-        key = (kind, piece.reason, piece.derived)
+    for attributed_text in attributed:
+        kind: TextKind = attributed_text.field
+        details: ToolCallDetails | None = None
+        touched_files: tuple[str, ...] = ()
+        if kind == "input" and (call := next(remaining_calls, None)) is not None:
+            details, touched_files = describe_tool_call(call), list_touched_files(call)
+            kind = _classify_tool_use(details)
+        key = (kind, attributed_text.reason, attributed_text.derived)
         if key not in groups:
             groups[key] = ([], [])
         texts, paths = groups[key]
-        texts.append(_separate_text(piece, use))
-        paths += named
-    if not matched:
+        texts.append(_separate_text(attributed_text, details))
+        paths += touched_files
+    if not is_matched:
         next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        told = tuple(map(redact, paths))
-        commits = _commits(found) if kind == "output" and not reason else CommitSubjects()
-        yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, told, commits)
+        clean_paths = tuple(map(redact, paths))
+        commits = _commits(attributed) if kind == "output" and not reason else CommitSubjects()
+        yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, clean_paths, commits)
 
 
-def _commits(found: Iterable[AttributedText]) -> CommitSubjects:
-    """What git says in outputs, all of them: beginnings and ends are for words."""
-    told = [extract_commit_subjects(piece.text) for piece in found if piece.field == "output" and not piece.reason]
-    return told[0] if len(told) == 1 else CommitSubjects(*(sum(each, ()) for each in zip(*told, strict=True)))
+def _commits(texts: Iterable[AttributedText]) -> CommitSubjects:
+    """Return the commit subjects from complete outputs, before truncation."""
+    found = [extract_commit_subjects(text.text) for text in texts if text.field == "output" and not text.reason]
+    return found[0] if len(found) == 1 else CommitSubjects(*(sum(groups, ()) for groups in zip(*found, strict=True)))
 
 
-def _classify_tool_use(use: ToolCallDetails) -> TextKind:
-    if use.command:
+def _classify_tool_use(details: ToolCallDetails) -> TextKind:
+    if details.command:
         return "commands"
-    return "edits" if use.category == "file_edit" else "input"
+    return "edits" if details.category == "file_edit" else "input"
 
 
-def _separate_text(piece: AttributedText, use: ToolCallDetails | None) -> str:
-    """A piece as the index takes it: without secrets, its words apart."""
-    text = piece.text
-    if piece.field == "output":
+def _separate_text(attributed: AttributedText, details: ToolCallDetails | None) -> str:
+    """Redact a text and separate its words for the index."""
+    text = attributed.text
+    if attributed.field == "output":
         text = redact(text)
         return separate_unspaced_scripts(f"{text[:HEAD]}\n{text[-TAIL:]}" if len(text) > HEAD + TAIL else text)
-    if use is not None and use.path:
-        text = "\n".join([line for line in text.split("\n") if line != use.path])
+    if details is not None and details.path:
+        text = "\n".join([line for line in text.split("\n") if line != details.path])
     return separate_words(redact(text))

@@ -1,10 +1,10 @@
-"""Remove encoded data from text before it is searched."""
+"""Remove encoded data from text before indexing."""
 
 import re
 
 SAMPLE = 100
 LONGEST_RUN = 200
-"""So many characters of base64 in a row are data, not words."""
+"""Minimum length of a base64 run that counts as data."""
 
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -14,21 +14,22 @@ _RUN = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 def strip_embedded_data(text: str) -> str:
-    """The text without data URLs and long runs of base64.
+    """Remove data URLs and long runs of base64.
 
-    Only every hundredth place is looked at: a run of two hundred characters fills a hundred from one of them on.
+    The scan checks only every hundredth position, since a run of 200 characters fills at least one aligned block of
+    100.
     """
     if "data:" in text:
         text = _DATA_URL.sub("", text)
     if len(text) < LONGEST_RUN:
         return text
-    kept: list[str] = []
-    position = place = 0
-    while (place := _PLAIN.match(text, place).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
-        before = text[max(position, place - SAMPLE) : place]
-        start = place - len(before) + len(before.rstrip(_ALPHABET))
-        place = _RUN.match(text, place).end()  # type: ignore[union-attr]  # it matches anything
-        if place - start >= LONGEST_RUN:
-            kept.append(text[position:start])
-            position = place
-    return "".join([*kept, text[position:]]) if kept else text
+    pieces: list[str] = []
+    position = cursor = 0
+    while (cursor := _PLAIN.match(text, cursor).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
+        preceding = text[max(position, cursor - SAMPLE) : cursor]
+        start = cursor - len(preceding) + len(preceding.rstrip(_ALPHABET))
+        cursor = _RUN.match(text, cursor).end()  # type: ignore[union-attr]  # it matches anything
+        if cursor - start >= LONGEST_RUN:
+            pieces.append(text[position:start])
+            position = cursor
+    return "".join([*pieces, text[position:]]) if pieces else text

@@ -1,8 +1,8 @@
-"""All that can be done for one file before anything is written: read it, find what to keep and what to search.
+"""Prepare a source file for the archive: read it, encode its sessions and build index documents.
 
-`prepare_file` looks at one file and at what is known of it, and at nothing else. So it gives the same wherever it runs:
-here, or in another process, where there is much to do. What comes back is small: packed blocks, the entries of
-those blocks that are new, and facts; no messages. A store writes it down as it is.
+`prepare_file` depends only on the file and on its last known state, so it returns the same result in this process
+and in a worker process. The result is small: compressed blocks, the documents of new blocks, and metadata, but no
+messages. The session store only has to write it.
 """
 
 import time
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from thresher.errors import ReadError, UnknownFormatError
-from thresher.memory.archive.block_codec import compress, encode_layout, encode_messages, flatten_messages, text_size
+from thresher.memory.archive.block_codec import compress, encode_layout, encode_value, flatten_messages, text_size
 from thresher.memory.archive.families import compute_origin_id
 from thresher.memory.archive.placement import SessionName, StoredDigests, count_same_digests
 from thresher.memory.archive.protocol import EncodedBlock, EncodedSession
@@ -27,52 +27,52 @@ from thresher.memory.ingest.change_detection import (
 from thresher.memory.ingest.document_builder import attribute_session, build_documents, clean_title, encode_exclusions
 from thresher.memory.ingest.memory_tools import detect_memory_tool
 from thresher.memory.ingest.provenance import AttributedText
-from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord
+from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord, to_storable_text
 from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
 UNSURE_NS = 20_000_000
-"""Clocks of file systems lag: a part that changed this shortly before it was read may have changed after, too."""
+"""Tolerance for file system clocks: a part that changed this shortly before it was read may have changed again."""
 MAX_SESSIONS_PER_READ = 128
-"""Sessions of a store that are read at a time."""
+"""Maximum number of sessions to read from a multi-session file at a time."""
 
 SessionReader = Callable[..., Sequence[Session]]
-"""Reads the sessions of a file as `read_all` does."""
+"""Callable with the signature of `read_all`."""
 IngestStatus = Literal[FileChange, "foreign", "failed", "vanished"]
 
 
 class IngestJob(NamedTuple):
-    """A file that is not as it was."""
+    """A new or changed file to read."""
 
     path: Path
     format: str
     stat: FileStat
     source: SourceRecord | None
-    only_parts_changed: bool
-    """Only its parts changed."""
+    only_parts_changed: bool = False
+    """True if the file itself is unchanged, but one of its parts changed."""
     whole: str = ""
-    """The file that it was a part of, and that is gone."""
+    """Deleted main file with which this file was read before."""
     stored: Mapping[SessionName, StoredDigests] = {}
-    """Its sessions, where some are kept."""
+    """Digests of its stored sessions."""
     already_read: frozenset[str] = frozenset()
-    """Sessions of a store, by id, that were read a moment ago: not all that is read is kept."""
+    """Ids of sessions in a multi-session file that this sync already read, including those that it did not store."""
     most_sessions: int = MAX_SESSIONS_PER_READ
 
 
 class PreparedSession(NamedTuple):
-    """A session that only has to be written down."""
+    """An encoded session, ready to be stored."""
 
     encoded: EncodedSession
     ordinal: int
-    """Which one it is of several sessions of this name."""
+    """Position among the file's sessions with the same name."""
     owner: int
-    """The place in its file of the session whose sub-agent it is; -1 where it is nobody's."""
+    """Position of the owner of this sub-agent among the file's sessions; -1 if it has none."""
     documents: dict[int, list[IndexDocument]]
-    """The entries of each block that was not kept, by its number in the session."""
+    """Documents of each new block, by block number."""
 
 
 class PreparedFile(NamedTuple):
-    """All that a file has to say. Owners come before their sub-agents."""
+    """Result of reading a file. Owners precede their sub-agents."""
 
     source: SourceRecord
     status: IngestStatus
@@ -80,138 +80,132 @@ class PreparedFile(NamedTuple):
     parts: tuple[SourceRecord, ...] = ()
     """Files that were read with this one, and their folders."""
     unchanged_ids: frozenset[str] = frozenset()
-    """Sessions of a store that are there and were not read, by id."""
+    """Ids of unchanged sessions in a multi-session file, which were not read."""
     already_read: frozenset[str] = frozenset()
-    """Those that were read, now or a moment ago."""
+    """Ids of the sessions that this sync read so far."""
     remaining: int = 0
-    """How many changed, and are still to be read."""
+    """Number of changed sessions that are still to be read."""
 
 
 def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile:
-    """Read a file, unless it was only touched; the source says why it could not be read."""
-    known = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
+    """Read a file unless it was only touched. If reading fails, `source.problem` says why."""
+    source = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:
-        marks = list_session_versions(job.path, format=job.format or None)
-        mark = fingerprint_file(job.path, job.stat.size) if marks is None else fingerprint_sessions(marks)
-        known = known._replace(offset=mark.offset, prefix=mark.prefix)
-        change = classify_change(job.path, job.source, mark)
+        versions = list_session_versions(job.path, format=job.format or None)
+        fingerprint = fingerprint_file(job.path, job.stat.size) if versions is None else fingerprint_sessions(versions)
+        source = source._replace(offset=fingerprint.offset, prefix=fingerprint.prefix)
+        change = classify_change(job.path, job.source, fingerprint)
         if change == "touched" and not job.only_parts_changed:
-            return PreparedFile(known, "touched")
-        some, left = _select_changed(job, marks or {})
-        wanted = some.__contains__ if marks else None
-        sessions = read(job.path, format=job.format or None, is_wanted=wanted)
-        ready = tuple(prepare_sessions(sessions, job.stored, marks))
+            return PreparedFile(source, "touched")
+        selected, remaining = _select_changed(job, versions or {})
+        is_wanted = selected.__contains__ if versions else None
+        sessions = read(job.path, format=job.format or None, is_wanted=is_wanted)
+        prepared = tuple(prepare_sessions(sessions, job.stored, versions))
     except UnknownFormatError:
-        return PreparedFile(known._replace(state="foreign", prefix=b""), "foreign")
+        return PreparedFile(source._replace(state="foreign", prefix=b""), "foreign")
     except (ReadError, OSError) as error:
-        return (
-            PreparedFile(known, "vanished")
-            if read_file_stat(job.path) is None
-            else build_failed_file(known, str(error))
-        )
+        is_gone = read_file_stat(job.path) is None
+        return PreparedFile(source, "vanished") if is_gone else build_failed_file(source, str(error))
     except MemoryError:
-        return build_failed_file(known, f"{job.path}: there is not enough memory to read it")
-    parts = tuple(_find_companion_files(known.path, sessions, began))
-    if left:  # the next sync finds it changed, should this one end here
-        known = known._replace(stat=job.stat._replace(size=-1), prefix=b"")
+        return build_failed_file(source, f"{job.path}: not enough memory to read the file")
+    parts = tuple(_find_companion_files(source.path, sessions, began))
+    if remaining:  # if the sync stops here, the next one considers the file changed
+        source = source._replace(stat=job.stat._replace(size=-1), prefix=b"")
     change = "grown" if change == "touched" else change
-    return PreparedFile(known, change, ready, parts, frozenset(marks or ()) - some, job.already_read | some, left)
+    unchanged = frozenset(versions or ()) - selected
+    return PreparedFile(source, change, prepared, parts, unchanged, job.already_read | selected, remaining)
 
 
-def _select_changed(job: IngestJob, marks: Mapping[str, str]) -> tuple[frozenset[str], int]:
-    """Some sessions of a store that are not as they were, by id, and how many others there are."""
-    kept = {id: before.source_version for (_, id, _, _), before in job.stored.items()}
-    changed = [id for id, mark in marks.items() if kept.get(id) != mark and id not in job.already_read]
+def _select_changed(job: IngestJob, versions: Mapping[str, str]) -> tuple[frozenset[str], int]:
+    """Select changed sessions of a multi-session file by id; also return how many others remain."""
+    stored = {id: digests.source_version for (_, id, _, _), digests in job.stored.items()}
+    changed = [id for id, version in versions.items() if stored.get(id) != version and id not in job.already_read]
     return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
 
 
-def build_failed_file(known: SourceRecord, problem: str) -> PreparedFile:
-    """What becomes of a file that cannot be read."""
-    return PreparedFile(known._replace(state="failed", prefix=b"", problem=problem), "failed")
+def build_failed_file(source: SourceRecord, problem: str) -> PreparedFile:
+    """Return the result for a file that cannot be read."""
+    return PreparedFile(source._replace(state="failed", prefix=b"", problem=problem), "failed")
 
 
 def prepare_sessions(
-    sessions: Sequence[Session], before: Mapping[SessionName, StoredDigests], marks: Mapping[str, str] | None = None
+    sessions: Sequence[Session], stored: Mapping[SessionName, StoredDigests], versions: Mapping[str, str] | None = None
 ) -> Iterator[PreparedSession]:
-    """The sessions of a file, each before its sub-agents; `marks` tell of each in a store what it is known by."""
+    """Prepare the sessions of a file, each before its sub-agents.
+
+    `marks` are the versions that a multi-session file states for its sessions.
+    """
     ordinals: dict[tuple[str, str, str], int] = {}
-    line = [(session, -1) for session in reversed(sessions)]
-    place = 0
-    while line:
-        session, owner = line.pop()
+    queue = [(session, -1) for session in reversed(sessions)]
+    position = 0
+    while queue:
+        session, owner = queue.pop()
         facts = _describe_session(session, is_child=owner >= 0)
         name = (facts.agent, facts.id, facts.file)
         ordinal = ordinals[name] = ordinals.get(name, -1) + 1
-        ready = _prepare_session(session, facts, ordinal, owner, before.get((*name, ordinal)))
-        yield ready._replace(encoded=ready.encoded._replace(source_version=(marks or {}).get(session.id, "")))
-        line += [(child, place) for child in reversed(session.children)]
-        place += 1
+        prepared = _prepare_session(session, facts, ordinal, owner, stored.get((*name, ordinal)))
+        yield prepared._replace(encoded=prepared.encoded._replace(source_version=(versions or {}).get(session.id, "")))
+        queue += [(child, position) for child in reversed(session.children)]
+        position += 1
 
 
 def _prepare_session(
-    session: Session, facts: ArchivedSession, ordinal: int, owner: int, before: StoredDigests | None
+    session: Session, facts: ArchivedSession, ordinal: int, owner: int, stored: StoredDigests | None
 ) -> PreparedSession:
-    messages, found = flatten_messages(session), attribute_session(session)
-    blocks = _blocks(messages, found)
+    messages, attributed = flatten_messages(session), attribute_session(session)
+    blocks = _blocks(messages, attributed)
     text = text_size(message for message in messages if not message.carried)
-    same = count_same_digests(before.digests, blocks) if before is not None and before.made_by == facts.made_by else 0
-    docs = {
-        number: [*build_documents(messages, found, number, made_by=facts.made_by)]
-        for number in range(same, len(blocks))
-    }
-    return PreparedSession(
-        EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks), ordinal, owner, docs
-    )
+    is_comparable = stored is not None and stored.made_by == facts.made_by
+    unchanged = count_same_digests(stored.digests, blocks) if stored is not None and is_comparable else 0
+    new_blocks = range(unchanged, len(blocks))
+    documents = {n: [*build_documents(messages, attributed, n, made_by=facts.made_by)] for n in new_blocks}
+    encoded = EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks)
+    return PreparedSession(encoded, ordinal, owner, documents)
 
 
-def _blocks(messages: Sequence[Message], found: Sequence[list[AttributedText]]) -> list[EncodedBlock]:
+def _blocks(messages: Sequence[Message], attributed: Sequence[list[AttributedText]]) -> list[EncodedBlock]:
     blocks = []
     for start in range(0, len(messages), MESSAGES_PER_BLOCK):
-        some = messages[start : start + MESSAGES_PER_BLOCK]
-        body = encode_messages(some)
+        chunk = messages[start : start + MESSAGES_PER_BLOCK]
+        body = encode_value(chunk)
         digest = blake2b(body, digest_size=16)
-        digest.update(encode_exclusions(found[start : start + MESSAGES_PER_BLOCK]))
-        blocks.append(EncodedBlock(digest.digest(), len(some), compress(body)))
+        digest.update(encode_exclusions(attributed[start : start + MESSAGES_PER_BLOCK]))
+        blocks.append(EncodedBlock(digest.digest(), len(chunk), compress(body)))
     return blocks
 
 
 def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
     return ArchivedSession(
         key=0,
-        id=_clean(session.id),
+        id=to_storable_text(session.id),
         agent=session.agent,
         file=session.file,
-        project=_clean(session.project),
-        branch=_clean(session.git_branch),
-        title=_clean(clean_title(session)),
-        version=_clean(session.version),
-        parent=_clean(session.parent),
+        project=to_storable_text(session.project),
+        branch=to_storable_text(session.git_branch),
+        title=to_storable_text(clean_title(session)),
+        version=to_storable_text(session.version),
+        parent=to_storable_text(session.parent),
         subagent=is_child or session.is_subagent,
-        call=_clean(session.call_id),
+        call=to_storable_text(session.call_id),
         started=session.started,
         ended=session.ended,
-        messages=sum(len(way) for way in (*session.segments, *(branch.history for branch in session.branches))),
+        messages=sum(len(history) for history in (*session.segments, *(branch.history for branch in session.branches))),
         compactions=session.compactions,
         made_by=detect_memory_tool(session),
     )
 
 
-def _clean(text: str) -> str:
-    """Text that a table can hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
 def _find_companion_files(path: str, sessions: Sequence[Session], began: int) -> Iterator[SourceRecord]:
-    """Files that were read with this one, and their folders, where a new one would turn up."""
+    """Return the files that were read with this one, and their folders, where new files may appear."""
     children = [child for session in sessions for child in _descendants(session)]
-    others = (file for one in (*sessions, *children) for file in one.files)
-    files = {*(child.file for child in children), *others} - {path}
+    other_files = (file for session in (*sessions, *children) for file in session.files)
+    files = {*(child.file for child in children), *other_files} - {path}
     folders = {str(Path(file).parent) for file in files} - {str(Path(path).parent)}
     for part in sorted(files | folders):
         stat = read_file_stat(part)
         if stat is not None:
-            # Where it may have changed since, it counts as changed, and is read once more.
+            # If the file may have changed during the read, store an impossible size to read it again.
             seen = stat._replace(size=-1) if stat.mtime_ns >= began else stat
             yield SourceRecord(part, seen, "part", whole=path)
 

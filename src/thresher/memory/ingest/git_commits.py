@@ -1,4 +1,4 @@
-"""What git says of commits in the output of a tool: that one was made just now, or that it was there already."""
+"""Extract the subjects of commits from the output of git commands."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from thresher.memory.index.tokenizer import separate_unspaced_scripts
 from thresher.memory.ingest.redaction import redact
 
 MAX_COMMITS = 200
-"""Commits that are taken from one output."""
+"""Maximum number of commits to extract from one output."""
 MAX_SUBJECT_LENGTH = 200
 
 _GRAPH = r"[*|\\/ ]{0,20}"
@@ -25,21 +25,21 @@ _NUMBER = re.compile(r" ?\(#\d+\)$")
 
 
 def normalize_subject(text: str) -> str:
-    """A commit's subject in the form in which two are compared: in lower case, without the pull request's number."""
+    """Normalize a commit subject for comparison: lower case, without a pull request number."""
     return _NUMBER.sub("", " ".join(separate_unspaced_scripts(text[: 2 * MAX_SUBJECT_LENGTH]).lower().split()))[
         :MAX_SUBJECT_LENGTH
     ]
 
 
 def extract_commit_subjects(output: str) -> CommitSubjects:
-    """What git says of commits in an output; nothing of one with a secret in it."""
+    """Extract commit subjects from an output, except those that contain a secret."""
     lines = [*islice(_COMMIT_LINE.finditer(f"\n{output}"), MAX_COMMITS)]
-    # Digits alone are mostly a number of something else, and few hashes are so.
+    # A number without letters is rarely a hash.
     is_log = any(line["first"] or (line["hash"] and not line["hash"].isdigit()) for line in lines)
     logged = [line["line"] or line["first"] for line in lines] if is_log else []
     return CommitSubjects(_subjects(line["made"] for line in lines), _subjects(logged)) if lines else CommitSubjects()
 
 
 def _subjects(lines: Iterable[str | None]) -> tuple[str, ...]:
-    found = dict.fromkeys(normalize_subject(line) for line in lines if line and redact(line) == line)
-    return tuple(one for one in found if one)
+    subjects = dict.fromkeys(normalize_subject(line) for line in lines if line and redact(line) == line)
+    return tuple(subject for subject in subjects if subject)

@@ -1,19 +1,18 @@
-"""How memory tools show in a transcript: the tools and commands that ask one, and the old text that they print.
+r"""Recognize memory tools in a transcript: calls of them, and the recalled text that they print.
 
-Old text that is found again counts as new evidence for itself, so it must be told apart from work. Three things
-give it away. A *call* names a memory tool, as a tool, a skill or a program in a shell command. A *mark* encloses the
-block that a tool put out; it survives being printed by another program, and then `<` may be written as `&lt;` or
-`\\u003c`. A *header* opens each hit in what some tools print.
+Recalled text that is searched again would count as new evidence for itself. Three signs identify it. A *call* names
+a memory tool, skill or program. A *tag* encloses the block that a tool printed; it survives being printed by another
+program, where `<` may become `&lt;` or `\u003c`. A *header* precedes each hit in the output of some tools.
 
-The worse mistake is to lose honest work, so all three count only where they act. A program counts in the place of
-a command, never in a quoted argument; a mark where a block would open; a header at the start of a line. Where
-a program printed a mark of ours that is never closed, it was cut off and takes the rest; in what a person or a model
-says, it takes nothing.
+Losing original work is the worse mistake, so each sign counts only in its proper position: a program where a shell
+expects a command, never in a quoted argument; a tag where a block may start; a header at the start of a line. If a
+program's output contains one of our tags without its end, the output was truncated and the block extends to its end.
+In text of a person or a model, an unclosed tag is ignored.
 
-Our own JSON has the mark as its first value and its end as the last. All of that object goes, also where it stands in
-a string of another one: each time that it is written into one, its quotes get a backslash more.
+Our JSON has the opening tag as its first value and the closing tag as its last. The whole object is removed, even
+inside a string of another JSON text, where each level of nesting adds a backslash to its quotes.
 
-Texts are looked into only after a plain `in` found something. No pattern can walk over the same text twice.
+A plain `in` check precedes every regex. No pattern can scan the same text twice.
 """
 
 import re
@@ -24,26 +23,27 @@ from typing import Any, Literal, NamedTuple
 from thresher.model import Session, ToolCall
 from thresher.model.harness_text import RECALLED_TEXT_ELEMENTS, find_harness_spans
 from thresher.model.jsontext import load_json_object
-from thresher.model.tool_calls import describe_tool_call, find_tool_kind
+from thresher.model.tool_calls import describe_tool_call
+from thresher.model.tool_catalog import find_tool_kind
 
 RecallKind = Literal["", "alone", "among"]
-"""Whether a call asks a memory: not at all, with all that it does, or in one of the commands of a line."""
+"""Result of checking a call for memory queries: none, all of it, or in one of several commands."""
 
 SERVERS = (
     "thresher episodic(?:[-_]memory)? claude[-_]?mem mem[-_]search deja(?:[-_]vu)? agentsview historian moraine",
     "polylogue cass ccrecall cc[-_]recall memex fast[-_]resume session[-_]search conversation[-_]search mempalace",
     "openmemory supermemory mem0 hindsight",
 )
-"""Words of MCP servers that hold past sessions, and nothing else."""
+"""Name parts of MCP servers that only serve past sessions."""
 
 LOOSE_SERVERS = ("memory memories recall ctx",)
-"""Words of servers that do other things too: their tools count where they read."""
+"""Name parts of servers with other purposes too; only their tools that read count."""
 
 TOOLS = (
     "recall recall_memory recall_memories retrieve_memories memory_search memory_recall search_memory search_memories",
     "conversation_search search_conversations recent_chats session_search",
 )
-"""Tools of agents that have a memory of their own."""
+"""Built-in memory tools of agents."""
 
 SKILLS = (
     "recall search-conversations remembering-conversations conversation-search recall-conversations deja deja-history",
@@ -66,17 +66,17 @@ PROGRAMS: tuple[tuple[str, str], ...] = (
     (r"deja(?:-vu)?|fr|fast-resume|ccrecall|cc-recall|cc-conversation-search|conversation-search|aichat-search", ""),
     (r"claude-historian(?:-mcp)?|polylogue|moraine|session-search|search-conversations", ""),
 )
-"""Programs, each with the sub-commands that show past sessions; none means all."""
+"""Programs with their subcommands that show past sessions; an empty pattern matches all."""
 
 RUNNERS = (
     "sudo|time|command|exec|nohup|env|xargs|do|then|else|!|npx|bunx|uvx|claude-tools|timeout[ \t]+[^\\s;|&]+",
     r"pipx[ \t]+run|uv[ \t]+(?:tool[ \t]+)?run|npm[ \t]+exec|pnpm[ \t]+(?:dlx|exec)|yarn[ \t]+dlx|bun[ \t]+x",
     r"poetry[ \t]+run|python[\d.]*[ \t]+-m",
 )
-"""Words after which a program's name still stands in the place of a command."""
+"""Words that may precede the program name in a shell command."""
 
 OPEN_ENDED_TAGS = frozenset({"thresher-recall", "thresher-memory", "deja-recall"})
-"""Elements that take the rest of what a program printed where their end is missing."""
+"""Elements that extend to the end of a program's output if unclosed."""
 
 HEADERS: tuple[tuple[str, str], ...] = (
     ("•", r"^\[\d{1,6}/\d{1,6}\][ \t]+[0-9a-f]{7,40}[ \t]+•"),
@@ -85,7 +85,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("· ", r"^\[[a-z][a-z-]{1,20}\][ \t]+[^\n]{1,120} · [0-9a-f][0-9a-f-]{6,40} — +\d{1,9} match"),
     ("ctx_session_id: ", r"^ctx_session_id: [0-9a-f-]{8,40}\nprovider: "),
 )
-"""The first lines of what memory tools print for one hit, each with a text that it must have."""
+"""First lines of hits as memory tools print them, each with a literal text that the line contains."""
 
 
 def _any(groups: tuple[str, ...]) -> str:
@@ -108,12 +108,12 @@ _SKILL_FIELDS = ("skill", "skill_name", "command", "name", "subagent_type", "age
 
 
 def is_memory_prompt(text: str) -> bool:
-    """Whether a prompt is a slash command that searches past sessions."""
+    """Return whether a prompt is a slash command that searches past sessions."""
     return "/" in text and _PROMPT.match(text) is not None
 
 
 def classify_recall(call: ToolCall) -> RecallKind:
-    """Whether a call asks a memory."""
+    """Classify whether a call queries a memory."""
     if is_memory_tool(call.name):
         return "alone"
     category = find_tool_kind(call.name).category
@@ -126,7 +126,7 @@ def classify_recall(call: ToolCall) -> RecallKind:
 
 @lru_cache(maxsize=1024)
 def is_memory_tool(name: str) -> bool:
-    """Whether the tool of that name shows past sessions."""
+    """Return whether the tool with this name shows past sessions."""
     lowered = name.lower()
     server, tool = _split_tool_name(lowered)
     if _TOOL.fullmatch(tool):
@@ -139,7 +139,7 @@ def is_memory_tool(name: str) -> bool:
 
 
 def _split_tool_name(name: str) -> tuple[str, str]:
-    """The server and the tool, as far as the name has both: Gemini CLI sets them apart by nothing of their own."""
+    """Split an MCP tool name into server and tool. Gemini CLI's names have no separator."""
     if name.startswith("mcp__") or "__" in name:
         server, _, tool = name.removeprefix("mcp__").partition("__")
         return server, tool
@@ -151,7 +151,7 @@ def _is_memory_skill(fields: dict[str, Any]) -> bool:
 
 
 def _is_memory_server(call: ToolCall) -> bool:
-    """Some agents have one tool for all servers, and the arguments say which is meant."""
+    """Check the arguments, since some agents call all MCP servers through one tool."""
     fields = load_json_object(call.arguments)
     server = _first_string(fields, "server_name", "serverName", "server")
     return is_memory_tool(f"mcp__{server}__{_first_string(fields, 'tool_name', 'toolName', 'tool')}")
@@ -180,7 +180,7 @@ _SEVERAL = re.compile(r"[;\n]|&&|\|\|")
 
 
 def classify_recall_command(command: str) -> RecallKind:
-    """Whether a shell command runs a program that shows past sessions."""
+    """Classify whether a shell command runs a program that shows past sessions."""
     if not _PROGRAM_NAMED.search(command):
         return ""
     plain = _QUOTED.sub(_replace_quoted, _without_heredocs(command)).strip()
@@ -194,48 +194,48 @@ _ONE_WORD = re.compile(r"[\w./~@:${}-]+")
 _SHELL_RUNS = re.compile(r"sh[ \t]+-\w*c[ \t]+\Z")
 
 
-def _replace_quoted(found: re.Match[str]) -> str:
-    """What a quoted piece means for the places of commands: mostly nothing, it is an argument."""
-    word = found[0]
-    if word[0] == "\\":
-        return " " if word == "\\\n" else "_"
-    if word[0] == "#":
+def _replace_quoted(match: re.Match[str]) -> str:
+    """Replace a quoted argument, comment or escape so that only real commands remain."""
+    quoted = match[0]
+    if quoted[0] == "\\":
+        return " " if quoted == "\\\n" else "_"
+    if quoted[0] == "#":
         return ""
-    inside = word[1:-1]
+    inside = quoted[1:-1]
     if _ONE_WORD.fullmatch(inside):
         return inside
-    if _SHELL_RUNS.search(found.string[max(0, found.start() - 20) : found.start()]):
+    if _SHELL_RUNS.search(match.string[max(0, match.start() - 20) : match.start()]):
         return f"({inside}"
-    return inside[inside.index("$(") :] if word[0] == '"' and "$(" in inside else "_"
+    return inside[inside.index("$(") :] if quoted[0] == '"' and "$(" in inside else "_"
 
 
 _HEREDOC = re.compile(r"""<<-?[ \t]*["']?([A-Za-z_]\w*)[^\n]*\n""")
 
 
 def _without_heredocs(command: str) -> str:
-    """The command without the texts that it feeds to programs."""
-    kept: list[str] = []
+    """Remove heredoc contents from a command."""
+    pieces: list[str] = []
     position = 0
-    while found := _HEREDOC.search(command, position) if "<<" in command else None:
-        kept.append(command[position : found.end()])
-        stop = command.find(f"\n{found[1]}", found.end() - 1)
-        position = len(command) if stop < 0 else stop + 1 + len(found[1])
-    return "".join([*kept, command[position:]])
+    while match := _HEREDOC.search(command, position) if "<<" in command else None:
+        pieces.append(command[position : match.end()])
+        stop = command.find(f"\n{match[1]}", match.end() - 1)
+        position = len(command) if stop < 0 else stop + 1 + len(match[1])
+    return "".join([*pieces, command[position:]])
 
 
 OWN_TAG = "thresher-recall"
 _BLANK = r"(?:\s|\\{1,8}[nrt]){0,40}+"
-"""Space in JSON, in a string of JSON too."""
+"""White space in JSON, including escaped white space inside a JSON string."""
 
 
 class _TagNotation(NamedTuple):
-    """One way to write the brackets of an element."""
+    """Patterns for one way to write a tag's brackets."""
 
     opening: str
     closing: str
     pattern: re.Pattern[str]
     object: re.Pattern[str]
-    """The beginning of our own JSON."""
+    """Start of our JSON."""
 
 
 def _build_notation(opening: str, closing: str) -> _TagNotation:
@@ -255,72 +255,73 @@ _CONTINUATION = re.compile(r"\n+(?=[ \t\-*•…\[]|\.\.\. )")
 
 
 def find_recall_spans(text: str, *, printed: bool) -> list[tuple[int, int]]:
-    """Where in a text a memory tool speaks, in order, not overlapping; `printed` for what a program put out."""
-    # Each header has one of these: fewer looks at a text that has none, written out since a loop takes longer.
+    """Return the sorted, disjoint spans of recalled text; `printed` marks program output."""
+    # Every header contains one of these strings. A loop would be slower than this expression.
     may_be_headed = "•" in text or "·" in text or "atches" in text or "ctx_session_id" in text
     spans = _header_spans(text, whole=not printed) if may_be_headed else []
-    for form in _NOTATIONS:
-        if form.opening[0] in text and form.opening in text and form.pattern.search(text):
-            spans += _tag_spans(text, form, printed)
-            spans += _json_spans(text, form, printed)
+    for notation in _NOTATIONS:
+        if notation.opening[0] in text and notation.opening in text and notation.pattern.search(text):
+            spans += _tag_spans(text, notation, printed)
+            spans += _json_spans(text, notation, printed)
     return _merge_spans(spans) if len(spans) > 1 else spans
 
 
 def strip_recalls(text: str, *, printed: bool) -> str:
-    """The text without what a memory tool says in it, be it through a hook."""
+    """Remove recalled text, including text that a hook inserted."""
     spans = find_recall_spans(text, printed=printed)
     spans += [(span.start, span.stop) for span in find_harness_spans(text) if span.author == "recall"]
-    kept: list[str] = []
+    pieces: list[str] = []
     position = 0
     for start, stop in _merge_spans(spans):
-        kept.append(text[position:start])
+        pieces.append(text[position:start])
         position = stop
-    return "".join([*kept, text[position:]]).strip()
+    return "".join([*pieces, text[position:]]).strip()
 
 
-def _tag_spans(text: str, form: _TagNotation, printed: bool) -> list[tuple[int, int]]:
+def _tag_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     position = 0
-    while found := form.pattern.search(text, position):
-        position = found.end()
-        place = _classify_opening(text, found.start(), printed)
-        if not place:
+    while match := notation.pattern.search(text, position):
+        position = match.end()
+        opening_kind = _classify_opening(text, match.start(), printed)
+        if not opening_kind:
             continue
-        closing = f"{form.opening}/{found[1]}{form.closing}"
-        stop = -1 if found[1] in unclosed else text.find(closing, position)
+        closing = f"{notation.opening}/{match[1]}{notation.closing}"
+        stop = -1 if match[1] in unclosed else text.find(closing, position)
         if stop >= 0:
             position = stop + len(closing)
-            spans.append((found.start(), position))
-        elif printed and place == "line" and found[1] in OPEN_ENDED_TAGS:
-            return [*spans, (found.start(), len(text))]
+            spans.append((match.start(), position))
+        elif printed and opening_kind == "line" and match[1] in OPEN_ENDED_TAGS:
+            return [*spans, (match.start(), len(text))]
         else:
-            unclosed.add(found[1])  # one look is enough: the time stays linear
+            unclosed.add(match[1])  # search only once, to keep the time linear
     return spans
 
 
-def _json_spans(text: str, form: _TagNotation, printed: bool) -> list[tuple[int, int]]:
-    """Our own JSON, each object from its first bracket to its last."""
+def _json_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[int, int]]:
+    """Return the spans of our JSON objects."""
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     position = 0
-    while found := form.object.search(text, position):
-        position = found.end()
-        quote = re.escape(found[1])
-        end = rf"(?<!\\){quote}end{quote}\s?:\s?{quote}{re.escape(f'{form.opening}/{OWN_TAG}{form.closing}')}{quote}"
+    while match := notation.object.search(text, position):
+        position = match.end()
+        quote = re.escape(match[1])
+        tag = re.escape(f"{notation.opening}/{OWN_TAG}{notation.closing}")
+        end = rf"(?<!\\){quote}end{quote}\s?:\s?{quote}{tag}{quote}"
         closed = None if quote in unclosed else re.compile(rf"{end}{_BLANK}\}}?").search(text, position)
         if closed:
             position = closed.end()
-            spans.append((found.start(), position))
+            spans.append((match.start(), position))
         elif printed:
-            return [*spans, (found.start(), len(text))]
+            return [*spans, (match.start(), len(text))]
         else:
             unclosed.add(quote)
     return spans
 
 
 def _classify_opening(text: str, start: int, printed: bool) -> Literal["", "inside", "line"]:
-    """Whether a block may open here: on a line of its own, behind another mark, or where a program quotes it."""
+    """Return whether a block may start here: on a new line, after another tag, or in quoted output."""
     before = text[max(0, start - 80) : start].rstrip(" \t")
     if not before or before.endswith(("\n", "\\n")):
         return "line"
@@ -330,25 +331,25 @@ def _classify_opening(text: str, start: int, printed: bool) -> Literal["", "insi
 
 
 def _header_spans(text: str, *, whole: bool) -> list[tuple[int, int]]:
-    """Hits with a header, each to the end of its paragraphs; a message that begins with one is nothing else."""
+    """Return hits with a header, each to the end of its paragraphs; `whole` extends a leading one to all text."""
     spans: list[tuple[int, int]] = []
     for token, pattern in _HEADERS:
         position = 0
-        while found := pattern.search(text, position) if token in text else None:
-            if whole and not position and not text[: found.start()].strip():
+        while match := pattern.search(text, position) if token in text else None:
+            if whole and not position and not text[: match.start()].strip():
                 return [(0, len(text))]
-            position = _paragraphs_end(text, found.end())
-            spans.append((found.start(), position))
+            position = _paragraphs_end(text, match.end())
+            spans.append((match.start(), position))
     return spans
 
 
 def _paragraphs_end(text: str, position: int) -> int:
-    """The end of the paragraph, and of those after it that are indented or list something."""
+    """Return the end of the paragraph and of indented or list paragraphs after it."""
     while (stop := text.find("\n\n", position)) >= 0:
-        more = _CONTINUATION.match(text, stop)
-        if more is None:
+        continuation = _CONTINUATION.match(text, stop)
+        if continuation is None:
             return stop
-        position = more.end()
+        position = continuation.end()
     return len(text)
 
 
@@ -363,7 +364,7 @@ def _merge_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 OWN_FOLDERS = ("/.claude-mem/observer-sessions", "/.claude-mem/observer-config", "-claude-mem-observer-sessions")
-"""Where claude-mem's observer works, and what Claude Code makes of that in the name of a folder."""
+"""Working folders of claude-mem's observer, and the folder name that Claude Code derives from one."""
 
 _MADE = re.compile(
     r"\A\s*(?:You are a Claude-Mem\b|Hello memory agent, you are )"
@@ -373,20 +374,20 @@ _MADE = re.compile(
     re.MULTILINE,
 )
 MAX_INSPECTED_MESSAGES = 6
-"""A memory tool says what it wants in its first messages."""
+"""Number of first messages to inspect; a memory tool gives its instructions there."""
 
 
 def detect_memory_tool(session: Session) -> str:
-    """The memory tool that made a session for its own work, or whose mark forbids to index it; else nothing.
+    """Return the memory tool that created a session or forbids indexing it, or an empty string.
 
-    A session that begins with a queued prompt is none of these: every headless run does.
+    A queued prompt at the start proves nothing, since every headless run has one.
     """
-    places = (session.project.replace("\\", "/"), session.file.replace("\\", "/"))
-    if any(folder in place for folder in OWN_FOLDERS for place in places):
+    paths = (session.project.replace("\\", "/"), session.file.replace("\\", "/"))
+    if any(folder in path for folder in OWN_FOLDERS for path in paths):
         return "claude-mem"
     for message in islice(session.messages(), MAX_INSPECTED_MESSAGES):
-        found = _MADE.search(message.text, 0, 4000) if message.role in ("user", "system") else None
-        if found:
-            marked: str = found["marked"] or ""
-            return marked.lower() or ("episodic-memory" if found["listed"] else "claude-mem")
+        match = _MADE.search(message.text, 0, 4000) if message.role in ("user", "system") else None
+        if match:
+            tool: str = match["marked"] or ""
+            return tool.lower() or ("episodic-memory" if match["listed"] else "claude-mem")
     return ""

@@ -1,19 +1,19 @@
-"""Whose words they are: a session's messages as pieces that a search looks into, or has a reason to leave out.
+"""Attribute the texts of a session's messages: author, kind and the reason to exclude them from a search.
 
-A search over past sessions drowns in two things: noise that no one would look for (interruptions, errors of the API,
-commands, the editor's state) and its own echo (what a memory tool showed, the question it was asked, what was said
-out of its answer). Both are told apart here by who wrote a text, first by what the format knows and then by marks
-in the text. Nothing is thrown away: a piece that is left out keeps its text and says why, so it can be let in.
+Two things clutter a search over past sessions: noise (interruptions, API errors, commands, editor state) and
+recalled text (output of memory tools, the question to them, and answers derived from them). Both are identified by
+author, first from the transcript format and then from markers in the text. An excluded text is kept with its reason,
+so a query can include it.
 
-The worse mistake is to lose a human's words. So a pattern is tried only where the text *is* the thing, not where it
-speaks of it: "API Error: 529 {…}" is noise and "why do we get API Error: 529?" is not. Where a memory tool's block
-stands inside honest text, the block goes and the rest stays, byte for byte.
+Losing human text is the worse mistake. So a noise pattern must match the complete text: "API Error: 529 {…}" is
+noise, "why do we get API Error: 529?" is not. If a memory tool's block is part of another text, only the block is
+excluded and the rest stays unchanged.
 
-Echo has a direction. What stood before a recall is clean; its call, its result, and what the model says until it has
-done something of its own (an edit, a command) are not. Neither is the prompt that made the model look: it asks, and
-would outrank the session that answers. Such words are `derived`.
+Texts before a recall are original. Excluded or marked as `derived` are: the call, its result, and the model's words
+until it acts (an edit, a command). The prompt that caused the recall is derived too, since it repeats the question
+and would outrank the session with the answer.
 
-Pictures and long runs of base64 are in no piece: nobody searches for them.
+Images and long runs of base64 are removed.
 """
 
 import re
@@ -38,88 +38,87 @@ from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
 
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
-"""Where a piece stood. What a harness or a system prompt says stands with the human's words."""
+"""Field of a text. Texts of a harness or system prompt share the human's field."""
 
 MIN_TEXT_LENGTH = 10
-"""Fewer characters say nothing that could be looked for: "ok", "thanks"."""
+"""Minimum length of a message worth searching, unlike "ok" or "thanks"."""
 
 
 class AttributedText(NamedTuple):
-    """Some words of a message."""
+    """A text of a message with its field and exclusion reason."""
 
     field: TextField
     text: str
     reason: ExclusionReason = ""
     derived: bool = False
-    """Said out of a recall: the prompt that led to one, or what the model said right after one."""
+    """True if it caused a recall or follows from one."""
 
 
 def attribute_texts(messages: Sequence[Message]) -> Iterator[tuple[int, list[AttributedText]]]:
-    """Each message's index with its pieces, in order."""
+    """Yield the index of each message with its texts, in order."""
     reader = _ProvenanceReader()
-    held: list[
-        tuple[int, list[AttributedText]]
-    ] = []  # from a prompt on, until the first call shows whether it asked a memory
-    holding = False
+    # Texts since the last prompt wait until its first call shows whether it queries a memory.
+    waiting: list[tuple[int, list[AttributedText]]] = []
+    is_waiting = False
     for index, message in enumerate(messages):
-        found = reader.read(message)
+        texts = reader.read(message)
         if reader.has_prompt:
-            yield from held
-            held, holding = [], True
-        held.append((index, found))
-        if holding and reader.calls and reader.calls[0].recall:
-            held = [(place, _mark_derived(said)) for place, said in held]
-        if reader.calls or not holding:
-            yield from held
-            held, holding = [], False
-    yield from held
+            yield from waiting
+            waiting, is_waiting = [], True
+        waiting.append((index, texts))
+        if is_waiting and reader.calls and reader.calls[0].recall:
+            waiting = [(waiting_index, _mark_derived(waiting_texts)) for waiting_index, waiting_texts in waiting]
+        if reader.calls or not is_waiting:
+            yield from waiting
+            waiting, is_waiting = [], False
+    yield from waiting
 
 
-def _mark_derived(said: list[AttributedText]) -> list[AttributedText]:
-    return [piece._replace(derived=True) if _is_conversation(piece) else piece for piece in said]
+def _mark_derived(texts: list[AttributedText]) -> list[AttributedText]:
+    return [text._replace(derived=True) if _is_conversation(text) else text for text in texts]
 
 
-def _is_conversation(piece: AttributedText) -> bool:
-    return piece.field in ("human", "agent", "thinking") and piece.reason in ("", "short")
+def _is_conversation(text: AttributedText) -> bool:
+    return text.field in ("human", "agent", "thinking") and text.reason in ("", "short")
 
 
 class _PendingCall(NamedTuple):
-    """A call that waits for its result."""
+    """A call without a result yet."""
 
     recall: RecallKind
     changes_state: bool
-    """It changes or runs something: what is said after its result is of this session's own making."""
+    """True if it edits or runs something, so that the text after its result is original."""
     recalls_before: int
-    """How many recalls had answered when it was made."""
+    """Number of recalls answered before this call."""
 
 
 class _ProvenanceReader:
-    """Reads messages in order and remembers what earlier ones mean for later ones."""
+    """Processes messages in order, with state from earlier ones."""
 
     def __init__(self) -> None:
         self.has_prompt = False
-        """Whether the last message held a prompt: a human's, another model's, or a command to look."""
+        """True if the last message contained a prompt by a human or a model, or a recall command."""
         self.calls: list[_PendingCall] = []
-        """The calls in the last message."""
+        """Calls of the last message."""
         self._pending = OpenCalls[_PendingCall]()
         self._message_count = 0
         self._is_after_recall = False
         self._recall_count = 0
 
     def read(self, message: Message) -> list[AttributedText]:
-        """The pieces of one message."""
+        """Return the texts of one message."""
         self._message_count += 1
         self.calls = []
-        echoes, recalls = self._is_after_recall, self._recall_count
-        found = _exclude_short([piece for part in message.parts for piece in self._part(part, message)])
+        is_after_recall, recalls_before = self._is_after_recall, self._recall_count
+        texts = _exclude_short([text for part in message.parts for text in self._part(part, message)])
         from_user = message.role == "user"
-        commanded = from_user and any(piece.reason == "recall" and is_memory_prompt(piece.text) for piece in found)
-        self.has_prompt = commanded or (from_user and any(map(_is_conversation, found)))
-        if commanded or self._recall_count > recalls:
+        is_recall_command = from_user and any(text.reason == "recall" and is_memory_prompt(text.text) for text in texts)
+        self.has_prompt = is_recall_command or (from_user and any(map(_is_conversation, texts)))
+        if is_recall_command or self._recall_count > recalls_before:
             self._is_after_recall = True
         elif self.has_prompt:
             self._is_after_recall = False
-        return _mark_derived(found) if echoes and message.role == "assistant" else found
+        return _mark_derived(texts) if is_after_recall and message.role == "assistant" else texts
 
     def _part(self, part: Part, message: Message) -> Iterable[AttributedText]:
         match part:
@@ -137,53 +136,52 @@ class _ProvenanceReader:
                 return ()
 
     def _call(self, call: ToolCall) -> list[AttributedText]:
-        recall, use = classify_recall(call), describe_tool_call(call)
-        acts = bool(use.command) or use.category in ("file_edit", "execution")
-        self.calls.append(_PendingCall(recall, acts and not recall, self._recall_count))
+        recall, details = classify_recall(call), describe_tool_call(call)
+        changes_state = bool(details.command) or details.category in ("file_edit", "execution")
+        self.calls.append(_PendingCall(recall, changes_state and not recall, self._recall_count))
         self._pending.add(call.id, self._message_count, self.calls[-1])
         text = strip_embedded_data(_join_argument_texts(call.arguments))
         return _single_text("input", text, "recall") if recall else _split_recalled("input", text, printed=True)
 
     def _result(self, result: ToolResult) -> list[AttributedText]:
-        asked = self._pending.answer(result.call_id) or _unpaired_call(result)
-        if asked.recall:
+        call = self._pending.answer(result.call_id) or _unpaired_call(result)
+        if call.recall:
             self._recall_count += 1
-        elif asked.changes_state and asked.recalls_before == self._recall_count:
+        elif call.changes_state and call.recalls_before == self._recall_count:
             self._is_after_recall = False
         text = strip_embedded_data(result.text)
-        if asked.recall == "alone":
+        if call.recall == "alone":
             return _single_text("output", text, "recall")
-        found = _split_recalled("output", text, printed=True)
-        if asked.recall and all(piece.reason != "recall" for piece in found):
+        texts = _split_recalled("output", text, printed=True)
+        if call.recall and all(attributed.reason != "recall" for attributed in texts):
             return _single_text("output", text, "recall")
-        return found
+        return texts
 
 
 def _unpaired_call(result: ToolResult) -> _PendingCall:
-    """All that is known of a result whose call is not there."""
-    return _PendingCall(
-        "alone" if result.name and is_memory_tool(result.name) else "", changes_state=False, recalls_before=0
-    )
+    """Classify a result whose call is missing."""
+    is_recall = bool(result.name) and is_memory_tool(result.name)
+    return _PendingCall("alone" if is_recall else "", changes_state=False, recalls_before=0)
 
 
 _CUT = tuple[int, int, ExclusionReason]
-"""A span of a text, and why it is left out."""
+"""Start and end of a text span, with its exclusion reason."""
 
 
 def _split(field: TextField, text: str, cuts: Sequence[_CUT], reason: ExclusionReason = "") -> list[AttributedText]:
-    """What is left of a text as one piece, then each cut as one."""
+    """Return the text without the cuts, followed by each cut."""
     if not cuts:
         return _single_text(field, text, reason)
-    kept: list[str] = []
-    found: list[AttributedText] = []
+    pieces: list[str] = []
+    excluded: list[AttributedText] = []
     position = 0
-    for start, stop, why in sorted(cuts):
+    for start, stop, cut_reason in sorted(cuts):
         if stop > position:
-            kept.append(text[position : max(start, position)])
-            found.append(AttributedText(field, text[max(start, position) : stop], why))
+            pieces.append(text[position : max(start, position)])
+            excluded.append(AttributedText(field, text[max(start, position) : stop], cut_reason))
             position = stop
-    rest = "".join([*kept, text[position:]]) if found else text
-    return [*_single_text(field, rest, reason), *found]
+    rest = "".join([*pieces, text[position:]]) if excluded else text
+    return [*_single_text(field, rest, reason), *excluded]
 
 
 def _single_text(field: TextField, text: str, reason: ExclusionReason) -> list[AttributedText]:
@@ -200,23 +198,23 @@ def _recalled_cuts(text: str, *, printed: bool = False) -> list[_CUT]:
 
 
 def _reminders(text: str) -> list[_CUT]:
-    """What a harness puts after a tool's output."""
-    found: list[_CUT] = []
+    """Return the reminders that a harness appended to a tool's output."""
+    cuts: list[_CUT] = []
     stop = len(text)
     while (ends := _REMINDER_ENDS.search(text, max(0, stop - 100), stop)) is not None:
         start = text.rfind("<system-reminder>", 0, ends.start())
         if start < 0 or text[max(0, start - 80) : start].rstrip(" \t")[-1:] not in ("", "\n", ">"):
             break
-        found.append((start, stop, "harness"))
+        cuts.append((start, stop, "harness"))
         stop = start
-    return found
+    return cuts
 
 
 _REMINDER_ENDS = re.compile(r"</system-reminder>\s*\Z")
 
 
 def _split_text(text: str, message: Message) -> list[AttributedText]:
-    """The pieces of a text by whoever speaks in the message."""
+    """Split a text by author."""
     if message.role == "tool" or message.author == "tool":
         return _split_recalled("output", text, printed=True)
     if message.role == "assistant":
@@ -234,7 +232,7 @@ def _split_text(text: str, message: Message) -> list[AttributedText]:
 
 
 def _foreign_cuts(text: str) -> list[_CUT]:
-    """What others than the author say in a prompt; calls only where the prompt begins with one."""
+    """Return spans in a prompt by other authors; printed calls only if the prompt starts with one."""
     cuts: list[_CUT] = [
         (start, stop, "recall" if author == "recall" else _classify_harness_text(text[start : start + 400]))
         for start, stop, author in find_harness_spans(text)
@@ -252,7 +250,7 @@ SUMMARY_OPENINGS = (
     "This session is being continued from a previous conversation",
     "Another language model started to solve this problem and produced a summary",
 )
-"""How the summary begins that stands for a compacted conversation."""
+"""First words of the summary that replaces a compacted conversation."""
 
 _HARNESS_PREFIXES: tuple[tuple[ExclusionReason, tuple[str, ...]], ...] = (
     ("interruption", ("[request interrupted", "<turn_aborted")),
@@ -263,11 +261,11 @@ _HARNESS_PREFIXES: tuple[tuple[ExclusionReason, tuple[str, ...]], ...] = (
 
 
 def _classify_harness_text(text: str) -> ExclusionReason:
-    """What sort of harness text it is, by how it begins."""
+    """Classify harness text by its first words."""
     if is_memory_prompt(text):
         return "recall"
-    begins = text.lstrip().lower()
-    return next((reason for reason, starts in _HARNESS_PREFIXES if begins.startswith(starts)), "harness")
+    beginning = text.lstrip().lower()
+    return next((reason for reason, prefixes in _HARNESS_PREFIXES if beginning.startswith(prefixes)), "harness")
 
 
 _RESETS = r"(?: [∙·|] ?[^\n]{0,120})?"
@@ -299,7 +297,7 @@ _NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
     (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
     (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
 )
-"""What a whole message may be that nobody said, whoever the format thinks its author is."""
+"""Patterns for complete messages that are noise, independent of their author."""
 _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
 
 
@@ -316,7 +314,7 @@ _FAILED = re.compile(
 
 
 def _classify_failure(text: str) -> ExclusionReason:
-    """What a harness says in the model's place: mostly that the model did not answer."""
+    """Classify harness text in place of a model answer, mostly a failed request."""
     return "error" if _FAILED.match(text) else "harness"
 
 
@@ -327,7 +325,7 @@ _FENCED = re.compile(r"^[ \t]*```[^\n]*\s*\Z", re.MULTILINE)
 
 
 def _printed_call_cuts(text: str) -> list[_CUT]:
-    """Calls that a model printed instead of making them, each to its end; not those that it shows as code."""
+    """Return the spans of calls that a model printed instead of making them, except in code blocks."""
     if not ("<" in text and ("invoke" in text or "function_calls" in text or "parameter" in text)):
         return []
     cuts: list[_CUT] = []
@@ -346,32 +344,32 @@ def _printed_call_cuts(text: str) -> list[_CUT]:
 _CJK_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def _exclude_short(found: list[AttributedText]) -> list[AttributedText]:
-    """A message of a few characters says nothing; what one character says in Chinese takes three elsewhere."""
-    said = [piece for piece in found if not piece.reason and piece.field in ("human", "agent")]
-    length = sum([len(piece.text.strip()) for piece in said])
-    if not said or length >= MIN_TEXT_LENGTH:
-        return found
-    if length + 2 * sum(len(_CJK_CHARACTER.findall(piece.text)) for piece in said) >= MIN_TEXT_LENGTH:
-        return found
-    return [piece._replace(reason="short") if piece in said else piece for piece in found]
+def _exclude_short(texts: list[AttributedText]) -> list[AttributedText]:
+    """Exclude a message of few characters. A CJK character counts as three."""
+    conversation = [text for text in texts if not text.reason and text.field in ("human", "agent")]
+    length = sum([len(text.text.strip()) for text in conversation])
+    if not conversation or length >= MIN_TEXT_LENGTH:
+        return texts
+    if length + 2 * sum(len(_CJK_CHARACTER.findall(text.text)) for text in conversation) >= MIN_TEXT_LENGTH:
+        return texts
+    return [text._replace(reason="short") if text in conversation else text for text in texts]
 
 
 def _join_argument_texts(arguments: str) -> str:
-    """What a call says: texts, a line each, named only where the name shows a secret; numbers say nothing."""
+    """Return the string arguments of a call, one per line, with names only if they indicate a secret."""
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return arguments
     try:
-        left = [("", load_json(arguments))]
+        stack = [("", load_json(arguments))]
     except (ValueError, RecursionError):
         return arguments
     texts: list[str] = []
-    while left:
-        lead, value = left.pop()
+    while stack:
+        label, value = stack.pop()
         if isinstance(value, str):
-            texts.append(lead + value)
+            texts.append(label + value)
         elif isinstance(value, dict):
-            left += [(f"{name}: " if is_secret_name(name) else lead, one) for name, one in reversed(value.items())]
+            stack += [(f"{name}: " if is_secret_name(name) else label, item) for name, item in reversed(value.items())]
         elif isinstance(value, list):
-            left += [(lead, one) for one in reversed(value)]
+            stack += [(label, item) for item in reversed(value)]
     return "\n".join(texts)

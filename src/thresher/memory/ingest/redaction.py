@@ -1,16 +1,16 @@
-"""Secrets out of text: passwords, keys and tokens, each replaced by a mark that says what it was.
+"""Redact secrets in text: replace passwords, keys and tokens by a mark that names their kind.
 
-Every text that enters the search index and every text that leaves in output passes here; originals stay where they
-were. The shapes of the providers' tokens follow the default rules of gitleaks (github.com/gitleaks/gitleaks); the
-prefixes of some newer providers are added. Two mistakes are possible, and both hurt: a
-secret that stays, and a hash or a name that goes and can then not be found. So a token goes by its shape alone
-only where the shape belongs to one provider. Elsewhere a value goes only where it is given to something that is
-called a password, a key or a token, and where it looks random. A bare digest, an id, a path and a placeholder stay.
+Every text in the search index and in output is redacted; originals stay unchanged in the archive. The token patterns
+follow the default rules of gitleaks (github.com/gitleaks/gitleaks), plus some newer providers. Two mistakes are
+possible: a secret remains, or a hash or name is lost and cannot be found. So a token is redacted by its pattern
+alone only if the pattern belongs to one provider. Otherwise, a value must be assigned to something called a
+password, key or token and must look random. Digests, ids, paths and placeholders remain.
 
-It reads gigabytes, so what counts is how often a pattern is tried. `re` runs fast to one given letter and slowly to
-any of several. So the shapes are sorted by the last letter of what they begin with (the `_` of `ghp_`), there
-is one pattern for each such letter, and only there is it looked at what stands before. Assignments are found from their
-`=` or `:` in the same way. No repetition without end stands in another, so the time is linear in the text.
+The module processes gigabytes, so speed depends on how often a pattern is tried. `re` scans fast for one literal
+character and slowly for a class. So the patterns are grouped by the last character of their prefix (the `_` of
+`ghp_`). Each group has one regex that starts with that character and checks the rest of the prefix by lookbehind.
+Assignments are matched from their `=` or `:` in the same way. Unbounded repetitions are never nested, so the time is
+linear.
 """
 
 import re
@@ -26,20 +26,20 @@ MASK = "[redacted {kind}]"
 
 
 class SecretPattern(NamedTuple):
-    """Tokens of one provider."""
+    """Token pattern of one provider."""
 
     kind: str
     leads: str
-    """What they begin with, one space between; the last letter should be a rare one."""
+    """Prefixes, separated by spaces; the last character should be rare."""
     tail: str
-    """What follows, as a pattern."""
+    """Regex for the text after the prefix."""
     head: str = ""
-    """What must stand before the lead, as a pattern for all of it; it goes with the token."""
+    """Regex for the complete text before the prefix, which is part of the token."""
 
 
 _PEM = (
     r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    # Before the first line stand the fields of an encrypted key; between lines, what a tool or a language puts there.
+    # An encrypted key has header fields before its first line, and tools may insert text between lines.
     r"(?:(?!-----)[\s\S]){0,200}?[A-Za-z0-9+/]{24,}+(?:[^-]{0,40}?[A-Za-z0-9+/]{24,}+)*+=*+"
     r"(?:[^-]{0,80}-----END[ A-Z0-9]{0,40}-----|(?:\s|\\[nr]){1,4}[A-Za-z0-9+/]{1,23}+=*+)?+"
 )
@@ -77,7 +77,7 @@ SECRET_PATTERNS = (
     SecretPattern(
         "discord-token",
         ".",
-        # What follows is asked first: most points end a sentence, and looking back that far takes long.
+        # The lookahead comes first: most periods end a sentence, and the lookbehind is slow.
         r"(?=[\w-]{6}\.)(?:(?<=[MNO].{23}\.)|(?<=[MNO].{25}\.))[\w-]{6}\.[\w-]{27,38}(?![\w.-])",
         head=r"[\w-]{24,26}",
     ),
@@ -108,7 +108,7 @@ SECRET_PATTERNS = (
     SecretPattern("atlassian-token", "A", r"TATT3[\w=-]{180,200}"),
     SecretPattern("jwt", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,6000}(?:\.[\w-]{1,2000})?"),
 )
-"""One provider's token a row; of two rows that fit, the earlier one wins."""
+"""Token patterns by provider. If several match, the first one wins."""
 
 KEYS = (
     ("heroku-key", r"heroku[\w-]{0,20}(?:key|token)"),
@@ -122,19 +122,19 @@ KEYS = (
     ("provider-key", r"(?:datadog|dd|cloudflare|cf|heroku|twilio|discord|azure|stripe|sentry|openai)[\w-]{0,20}key"),
     ("authorization", r"authorization"),
 )
-"""What a value that goes is called: the end of a name, in any case."""
+"""Name suffixes of secret values, in any case, with the kind to report."""
 
 EXAMPLE_VALUE = re.compile(
     r"(?i)x{4}|\*{3}|\.{3}|0{6}|example|placeholder|your|change|dummy|fake|mock|test|sample|redact|"
     r"password|passwd|secret|token|apikey|api[_-]key|credential|process\.env|environ|getenv|undefined|1234567"
 )
-"""Words in a value that is no secret."""
+"""Words that identify an example value."""
 
 USUAL_PASSWORDS = ("pass", "pwd", "postgres", "root", "admin", "user", "guest", "mysql")
-"""What examples write into addresses."""
+"""Passwords that examples use in URLs."""
 
 MIN_SECRET_LENGTH = 10
-"""Letters below which a value is not looked at."""
+"""Minimum length of a secret value."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -146,11 +146,11 @@ _SCHEME = re.compile(r"(?i:(?:bearer|token)\s{1,2}([\w+/=.~-]{16,4000})|basic\s{
 _VALUE = re.compile(r"[\w+/=.~!@#%^&*?-]{10,1000}")
 _ENDINGS = "(?i:ken|ret|ord|key|swd|pwd|ial|als|ase|ode|ion)"
 _LAST = "[ADELORSWadelorsw][DELNSTYdelnsty]"
-"""What the last two letters of an ending can be: one look, and most names are left."""
+"""Possible last two letters of a secret name, to reject most names with one check."""
 
 
 class SecretMatch(NamedTuple):
-    """Where a secret stands."""
+    """Span and kind of a secret."""
 
     start: int
     end: int
@@ -158,30 +158,30 @@ class SecretMatch(NamedTuple):
 
 
 def redact_and_count(text: str) -> tuple[str, int]:
-    """The text with every secret replaced, and how many there were; the same object where there is none."""
+    """Redact a text and count the secrets; without secrets, return the same object."""
     count = 0
-    # A mark has no letter beside it, so a token that stuck to another one stands free after the first round.
-    while found := _find_secrets(text):
-        text, replaced = _replace_matches(text, found)
+    # A mark does not touch letters, so an adjacent token matches in the next iteration.
+    while secrets := _find_secrets(text):
+        text, replaced = _replace_matches(text, secrets)
         count += replaced
     return text, count
 
 
 def redact(text: str) -> str:
-    """The text with every secret replaced."""
+    """Redact a text."""
     return redact_and_count(text)[0]
 
 
 @lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
-    """Whether what is called so may be a secret: a text that loses the names of its values must keep such a one."""
+    """Return whether a value with this name may be a secret, so that redaction needs the name."""
     return _NAME.search(name[-60:]) is not None
 
 
-def _replace_matches(text: str, found: list[SecretMatch]) -> tuple[str, int]:
+def _replace_matches(text: str, secrets: list[SecretMatch]) -> tuple[str, int]:
     pieces: list[str] = []
     position = count = 0
-    for start, end, kind in sorted(found, key=lambda one: (one.start, -one.end)):
+    for start, end, kind in sorted(secrets, key=lambda secret: (secret.start, -secret.end)):
         if start >= position:
             pieces += (text[position:start], MASK.format(kind=kind))
             position, count = end, count + 1
@@ -189,14 +189,14 @@ def _replace_matches(text: str, found: list[SecretMatch]) -> tuple[str, int]:
 
 
 def _find_secrets(text: str) -> list[SecretMatch]:
-    found: list[SecretMatch] = []
+    secrets: list[SecretMatch] = []
     for pivot, pattern, rows in _PATTERNS:
-        # Nearly always there is none, and asking that first costs least.
+        # Most texts have no match, and the `in` check is the fastest way to skip them.
         if pivot in text and (match := pattern.search(text)):
-            found += _check_matches(text, pattern.finditer(text, match.start()), rows)
+            secrets += _check_matches(text, pattern.finditer(text, match.start()), rows)
     if "-----BEGIN" in text:
-        found += [SecretMatch(*match.span(), "private-key") for match in _PRIVATE_KEY.finditer(text)]
-    return found
+        secrets += [SecretMatch(*match.span(), "private-key") for match in _PRIVATE_KEY.finditer(text)]
+    return secrets
 
 
 def _check_matches(
@@ -205,13 +205,13 @@ def _check_matches(
     for match in matches:
         index = (match.lastindex or 1) - 1
         if index < len(rows):
-            found = _match_token(text, match, *rows[index])
+            secret = _match_token(text, match, *rows[index])
         elif match.lastgroup == "value":
-            found = _match_assignment(text, match)
+            secret = _match_assignment(text, match)
         else:
-            found = _match_url_password(match)
-        if found:
-            yield found
+            secret = _match_url_password(match)
+        if secret:
+            yield secret
 
 
 def _match_token(text: str, match: re.Match[str], lead: str, shape: SecretPattern) -> SecretMatch | None:
@@ -222,15 +222,12 @@ def _match_token(text: str, match: re.Match[str], lead: str, shape: SecretPatter
             return None
         start = before
     body = text[match.start() + 1 : end]
-    return (
-        None
-        if len(set(body)) < 4 or "EXAMPLE" in body or "xxxx" in body.lower()
-        else SecretMatch(start, end, shape.kind)
-    )
+    is_example = len(set(body)) < 4 or "EXAMPLE" in body or "xxxx" in body.lower()
+    return None if is_example else SecretMatch(start, end, shape.kind)
 
 
 def _run_before(text: str, end: int) -> int:
-    """Where the letters, digits, `_` and `-` begin that end here."""
+    """Return the start of the run of letters, digits, `_` and `-` that ends here."""
     start = end
     while start > max(0, end - 2010) and (text[start - 1].isalnum() or text[start - 1] in "_-"):
         start -= 1
@@ -256,9 +253,9 @@ def _match_assignment(text: str, match: re.Match[str]) -> SecretMatch | None:
     if not value or text.startswith(("(", "[", "{", "<", "$"), value.end()):
         return None
     body = value.group().rstrip(".,?")
-    # An id is no secret, but this provider's older keys are written as one.
-    secret = kind == "heroku-key" if _UUID.fullmatch(body) else _is_random(body)
-    return SecretMatch(start, start + len(body), kind) if secret else None
+    # A UUID is not a secret, except for Heroku's older keys.
+    is_secret = kind == "heroku-key" if _UUID.fullmatch(body) else _is_random(body)
+    return SecretMatch(start, start + len(body), kind) if is_secret else None
 
 
 def _match_authorization(text: str, start: int) -> SecretMatch | None:
@@ -275,7 +272,7 @@ def _match_authorization(text: str, start: int) -> SecretMatch | None:
 
 
 def _is_random(value: str) -> bool:
-    """Whether nobody would choose this as a name: many short pieces, and many different letters."""
+    """Return whether a value looks generated: many short runs and high entropy."""
     if len(value) < MIN_SECRET_LENGTH or EXAMPLE_VALUE.search(value):
         return False
     pieces = _PIECE.findall(value)
@@ -283,7 +280,7 @@ def _is_random(value: str) -> bool:
     digits = sum(map(str.isdigit, value))
     if letters < 3 or 4 * len(pieces) < letters + digits:
         return False
-    if sum(map(str.isdigit, pieces)) < (2 if len(value) < 20 else 1):  # `Uint8Array`
+    if sum(map(str.isdigit, pieces)) < (2 if len(value) < 20 else 1):  # for example `Uint8Array`
         return False
     enough = 3.0 if _HEX.fullmatch(value) else min(3.5, 0.85 * log2(len(value)))
     return _entropy(value) >= enough
@@ -299,8 +296,8 @@ def _group_by_pivot() -> dict[str, list[tuple[str, SecretPattern]]]:
     for shape in SECRET_PATTERNS:
         for lead in shape.leads.split():
             rows.setdefault(lead[-1], []).append((lead, shape))
-    # The long leads first: so they stand in the pattern.
-    return {pivot: sorted(some, key=lambda row: len(row[0]) <= 2) for pivot, some in rows.items()}
+    # Long prefixes come first, as in the regex.
+    return {pivot: sorted(group, key=lambda row: len(row[0]) <= 2) for pivot, group in rows.items()}
 
 
 def _pattern(pivot: str, rows: list[tuple[str, SecretPattern]]) -> re.Pattern[str]:
@@ -316,14 +313,14 @@ def _pattern(pivot: str, rows: list[tuple[str, SecretPattern]]) -> re.Pattern[st
 
 
 def _guard(leads: list[str]) -> str:
-    """What all leads have in common before their last letter, so that most places are left after one look."""
-    letters = ("".join(sorted({lead[at] for lead in leads})) for at in (-3, -2, -1))
-    behind = "".join(f"[{re.escape(some)}]" for some in letters)
+    """Return a lookbehind for the last three characters of all prefixes, to reject most positions early."""
+    letters = ("".join(sorted({lead[offset] for lead in leads})) for offset in (-3, -2, -1))
+    behind = "".join(f"[{re.escape(characters)}]" for characters in letters)
     return f"(?<={behind})(?=[0-9A-Za-z_%+/-]{{16}})"
 
 
 def _tail_pattern(lead: str, shape: SecretPattern) -> str:
-    # A class of letters in any script is a slow one.
+    # In `re`, `\w` for all scripts is slower than an ASCII class.
     tail = shape.tail.replace(r"\w", "0-9A-Za-z_")
     before = "" if shape.head else rf"(?<={re.escape(lead)})(?<![0-9A-Za-z]{re.escape(lead)})"
     return f"{before}({tail})"

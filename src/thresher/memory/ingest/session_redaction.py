@@ -1,7 +1,7 @@
-"""A session without its secrets: every text redacted, also in what a format wrote beside its words."""
+"""Redact all texts of a session, including vendor fields."""
 
 from itertools import islice, zip_longest
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, assert_never, cast
 
 from msgspec import structs
 
@@ -24,19 +24,19 @@ from thresher.model import (
 
 
 class RedactedSession(NamedTuple):
-    """A session as it is kept, and without its secrets."""
+    """A session before and after redaction."""
 
     original: Session
     redacted: Session
 
 
 def redact_session(session: Session, before: RedactedSession | None = None) -> Session:
-    """The session with every secret replaced, also in what a format wrote beside its words.
+    """Redact a session, including its vendor fields.
 
-    Messages that are as they were `before` are the same objects again: what was worked out for them still holds.
+    Messages that are unchanged since `before` keep their redacted objects, so that cached values stay valid.
     """
-    known = [*zip(before.original.segments, before.redacted.segments, strict=True)] if before else []
-    pairs = [*known, *((History(), History()),) * (len(session.segments) - len(known))]
+    known_pairs = [*zip(before.original.segments, before.redacted.segments, strict=True)] if before else []
+    pairs = [*known_pairs, *((History(), History()),) * (len(session.segments) - len(known_pairs))]
     return structs.replace(
         session,
         title=redact(session.title),
@@ -48,10 +48,10 @@ def redact_session(session: Session, before: RedactedSession | None = None) -> S
 
 def _history(history: History, before: tuple[History, History] = (History(), History())) -> History:
     tools = history.tools if redact(history.tools) == history.tools else ""
-    known = zip(*before, strict=True)
-    pairs = zip_longest(history.messages, islice(known, len(history)))
-    clean = tuple(pair[1] if pair and pair[0] == message else _message(message) for message, pair in pairs)
-    return History(clean, tools, _redact_extras(history.pocket))
+    known_pairs = zip(*before, strict=True)
+    pairs = zip_longest(history.messages, islice(known_pairs, len(history)))
+    messages = tuple(pair[1] if pair and pair[0] == message else _message(message) for message, pair in pairs)
+    return History(messages, tools, _redact_extras(history.pocket))
 
 
 def _message(message: Message) -> Message:
@@ -60,39 +60,29 @@ def _message(message: Message) -> Message:
 
 
 def _redact_extras(pocket: VendorExtras | None) -> VendorExtras | None:
-    """A pocket with a secret in it goes: one that was changed could not be put back."""
+    """Drop vendor fields that contain a secret, since redacted fields cannot be emitted."""
     return pocket if pocket is None or redact(pocket.fields) == pocket.fields else None
 
 
 def _part(part: Part) -> Part:
     pocket = _redact_extras(part.pocket)
     match part:
-        case Summary():
+        case Text() | Summary():
             return structs.replace(part, text=redact(part.text), pocket=pocket)
         case Thinking():
             text = redact(part.text)
-            # A signature vouches for the words as they were.
+            # A signature is valid for the original text only.
             return Thinking(text, part.signature if text == part.text else "", pocket)
         case ToolCall():
             return structs.replace(part, arguments=redact(part.arguments), pocket=pocket)
         case ToolResult():
-            return structs.replace(part, content=tuple(map(_plain_part, part.content)), pocket=pocket)
-        case Text() | Image() | Unknown():
-            return _plain_part(part)
-        case _:
-            assert_never(part)
-
-
-def _plain_part(part: ResultPart) -> ResultPart:
-    pocket = _redact_extras(part.pocket)
-    match part:
-        case Text():
-            return Text(redact(part.text), pocket)
+            content = cast("tuple[ResultPart, ...]", tuple(map(_part, part.content)))
+            return structs.replace(part, content=content, pocket=pocket)
         case Image():
             return structs.replace(part, url=redact(part.url), pocket=pocket)
         case Unknown():
             data = redact(part.data)
-            # Its format could not read it back with something else inside.
+            # The dialect could not decode redacted data.
             return structs.replace(part, pocket=pocket) if data == part.data else Text(data)
         case _:
             assert_never(part)

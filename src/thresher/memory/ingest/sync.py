@@ -1,11 +1,11 @@
-"""Bring the memory up to what lies on the disk: look at every file, read what changed, keep what went.
+"""Sync the archive with the source files on disk.
 
-A world that did not change costs one look at each file, and nothing is written. What changed is read whole, since a
-session is more than its lines; only blocks that differ are written. A file that vanished is marked, and its
-sessions stay. Whatever goes wrong with one file is noted, and the rest goes on.
+Without changes, a sync reads only each file's metadata and writes nothing. A changed file is read completely, since
+a session is more than its lines, but only changed blocks are written. A deleted file is marked, and its sessions
+stay. A problem with one file is reported and does not stop the sync.
 
-Sub-agents in files of their own are read with their parent. Such files, and the folders they lie in, are known as
-its parts: when one of them changes, the parent is read again. A part whose parent's file is gone is read by itself.
+Sub-agents in separate files are read with their parent. These files and their folders are the parent's parts: when
+one changes, the parent is read again. A part without its parent's file is read by itself.
 """
 
 import os
@@ -23,14 +23,14 @@ from thresher.memory.session_store import SessionStore
 
 
 class SyncPlan(NamedTuple):
-    """What there is to do."""
+    """Work of one sync."""
 
     jobs: list[IngestJob]
     unchanged: int
     missing: list[SourceRecord]
     returned: list[SourceRecord]
     invalid_names: list[str]
-    """Sentences about files whose names cannot be kept."""
+    """Problem texts for file names that cannot be stored."""
 
 
 def sync_sources(
@@ -42,57 +42,58 @@ def sync_sources(
     waiting: Callable[[], None] | None = None,
     options: IngestOptions = INGEST_OPTIONS,
 ) -> SyncReport:
-    """Read what changed in these files, and see which of all known ones are gone.
+    """Read the changed files, and mark known files that are gone.
 
-    With `wait`, another sync's end is waited for, and `waiting` is called once if so; else it is left to its work.
+    With `wait`, wait until another sync ends (`waiting` is called once before that). Otherwise return a report with
+    `busy` set.
     """
     began = time.perf_counter()
     wanted = {_absolute(os.fspath(path)): format or "" for format, path in files}
-    look = _plan_sync(store.sources(), wanted)
-    if not (look.jobs or look.missing or look.returned or store.is_index_behind()):
-        return SyncReport(unchanged=look.unchanged, failed=(*look.invalid_names,), seconds=time.perf_counter() - began)
-    size = sum(job.stat.size for job in look.jobs)
+    plan = _plan_sync(store.sources(), wanted)
+    if not (plan.jobs or plan.missing or plan.returned or store.is_index_behind()):
+        return SyncReport(unchanged=plan.unchanged, failed=(*plan.invalid_names,), seconds=time.perf_counter() - began)
+    size = sum(job.stat.size for job in plan.jobs)
     with store.write_lease(wait=wait, waiting=waiting, size=size) as is_ours:
         if not is_ours:
             return SyncReport(busy=True, seconds=time.perf_counter() - began)
-        work = _SyncRun(store, _plan_sync(store.sources(), wanted), progress, options)
-        work.run()
-    return work.report(time.perf_counter() - began)
+        run = _SyncRun(store, _plan_sync(store.sources(), wanted), progress, options)
+        run.run()
+    return run.report(time.perf_counter() - began)
 
 
 def _plan_sync(sources: Mapping[str, SourceRecord], wanted: Mapping[str, str]) -> SyncPlan:
-    found = SyncPlan([], 0, [], [], [])
+    plan = SyncPlan([], 0, [], [], [])
     unchanged = 0
-    there: set[str] = set()
+    existing: set[str] = set()
     parts: dict[str, list[SourceRecord]] = {}
-    for known in sources.values():
-        if known.whole:
-            parts.setdefault(known.whole, []).append(known)
+    for source in sources.values():
+        if source.whole:
+            parts.setdefault(source.whole, []).append(source)
     has_hidden = any(path.startswith(HIDDEN_PATH_PREFIX) for path in sources)
     for path in sorted(wanted, key=lambda path: (path.count(os.sep), path)):
-        seen = sources.get(path) or (sources.get(hash_hidden_path(path)) if has_hidden else None)
-        whole = seen.whole if seen is not None else ""
-        if whole and read_file_stat(whole) is not None:
+        known_source = sources.get(path) or (sources.get(hash_hidden_path(path)) if has_hidden else None)
+        main_file = known_source.whole if known_source is not None else ""
+        if main_file and read_file_stat(main_file) is not None:
             continue
         stat = read_file_stat(path)
         if stat is None:
             continue
-        there.add(path)
+        existing.add(path)
         if not _is_text(path):
-            found.invalid_names.append(f"`{path!a}` has a name that is no text; rename it")
-        elif seen is None or seen.stat != stat:
-            found.jobs.append(IngestJob(Path(path), wanted[path], stat, seen, only_parts_changed=False, whole=whole))
+            plan.invalid_names.append(f"`{path!a}` has a name that is not valid text; rename it")
+        elif known_source is None or known_source.stat != stat:
+            plan.jobs.append(IngestJob(Path(path), wanted[path], stat, known_source, whole=main_file))
         elif any(read_file_stat(part.path) != part.stat for part in parts.get(path, ())):
-            found.jobs.append(IngestJob(Path(path), wanted[path], stat, seen, only_parts_changed=True))
+            plan.jobs.append(IngestJob(Path(path), wanted[path], stat, known_source, only_parts_changed=True))
         else:
             unchanged += 1
-            if seen.state == "gone":
-                found.returned.append(seen._replace(state="here"))
-    for path, known in sources.items():
-        is_file = known.state == "here" and not path.startswith(HIDDEN_PATH_PREFIX)
-        if is_file and path not in there and read_file_stat(path) is None:
-            found.missing.append(known._replace(state="gone"))
-    return found._replace(unchanged=unchanged)
+            if known_source.state == "gone":
+                plan.returned.append(known_source._replace(state="here"))
+    for path, source in sources.items():
+        is_file = source.state == "here" and not path.startswith(HIDDEN_PATH_PREFIX)
+        if is_file and path not in existing and read_file_stat(path) is None:
+            plan.missing.append(source._replace(state="gone"))
+    return plan._replace(unchanged=unchanged)
 
 
 def _absolute(path: str) -> str:
@@ -108,35 +109,36 @@ def _is_text(path: str) -> bool:
 
 
 class _SyncRun:
-    """One sync at work."""
+    """State of a running sync."""
 
-    def __init__(self, store: SessionStore, look: SyncPlan, progress: Progress | None, options: IngestOptions) -> None:
+    def __init__(self, store: SessionStore, plan: SyncPlan, progress: Progress | None, options: IngestOptions) -> None:
         self.store, self.options = store, options
-        self.plan = look
+        self.plan = plan
         self.progress = progress
         self.counts = dict.fromkeys(("new", "grown", "rewritten", "foreign"), 0)
-        self.unchanged = look.unchanged
-        self.failed = [*look.invalid_names]
+        self.unchanged = plan.unchanged
+        self.failed = [*plan.invalid_names]
         self.messages = self.forgotten = 0
         self.parts: set[str] = set()
         self.done = 0
-        self.total = sum(job.stat.size for job in look.jobs)
+        self.total = sum(job.stat.size for job in plan.jobs)
 
     def run(self) -> None:
         if self.plan.missing or self.plan.returned:
             self.store.save_sources([*self.plan.missing, *self.plan.returned])
-        self.store.refresh_index(self.progress)  # what an earlier sync was kept from, or all of it
+        self.store.refresh_index(self.progress)  # what an interrupted sync left, or everything
         workers = self.options.workers
         workers = worker_count(len(self.plan.jobs), self.total) if workers is None else workers
-        with closing(prepare_files(self._pending_jobs(order_by_age(self.plan.jobs)), workers, self.options)) as every:
-            for job, found in every:
-                if found.source.path not in self.parts:
-                    self._record_all(job, found)
+        jobs = self._pending_jobs(order_by_age(self.plan.jobs))
+        with closing(prepare_files(jobs, workers, self.options)) as prepared_files:
+            for job, prepared in prepared_files:
+                if prepared.source.path not in self.parts:
+                    self._record_all(job, prepared)
                 self._report_progress(job)
         self.store.refresh_index()
 
     def _pending_jobs(self, jobs: Iterable[IngestJob]) -> Iterator[IngestJob]:
-        """Files that no other was read with so far, and what is kept of each."""
+        """Yield files that were not read with another one, with their stored digests."""
         for job in jobs:
             if str(job.path) in self.parts:
                 self._report_progress(job)
@@ -163,53 +165,53 @@ class _SyncRun:
             seconds=seconds,
         )
 
-    def _record_all(self, job: IngestJob, found: PreparedFile) -> None:
-        """Write down what a file says, a store's sessions in several goes."""
-        self._record_file(job, found)
-        counts, most = dict(self.counts), found.remaining + 1
-        while found.remaining:
+    def _record_all(self, job: IngestJob, prepared: PreparedFile) -> None:
+        """Record a file, and read a multi-session file in batches until it is complete."""
+        self._record_file(job, prepared)
+        counts, total = dict(self.counts), prepared.remaining + 1
+        while prepared.remaining:
             if self.progress is not None:
-                self.progress(self.done + job.stat.size * (most - found.remaining) // (most + 1), self.total)
-            kept = self.store.stored_digests(found.source.path)
-            again = job._replace(source=found.source, stored=kept, already_read=found.already_read)
-            found = prepare_file(again, self.options.read)
-            self._record_file(job, found)
-        self.counts = counts  # it is one file
+                self.progress(self.done + job.stat.size * (total - prepared.remaining) // (total + 1), self.total)
+            stored = self.store.stored_digests(prepared.source.path)
+            next_job = job._replace(source=prepared.source, stored=stored, already_read=prepared.already_read)
+            prepared = prepare_file(next_job, self.options.read)
+            self._record_file(job, prepared)
+        self.counts = counts  # count the file once
 
-    def _record_file(self, job: IngestJob, found: PreparedFile) -> None:
-        """Write down what a file says, or that it says nothing."""
-        match found.status:
+    def _record_file(self, job: IngestJob, prepared: PreparedFile) -> None:
+        """Record one result of reading a file."""
+        match prepared.status:
             case "vanished":
                 return
             case "touched":
                 assert job.source is not None
                 self.unchanged += 1
-                self.store.save_sources([found.source._replace(path=job.source.path)])
+                self.store.save_sources([prepared.source._replace(path=job.source.path)])
             case "failed":
-                self.failed.append(found.source.problem)
-                self.store.save_sources([found.source])
+                self.failed.append(prepared.source.problem)
+                self.store.save_sources([prepared.source])
             case "foreign":
                 self.counts["foreign"] += 1
-                self.store.save_sources([found.source])
+                self.store.save_sources([prepared.source])
             case change:
                 self.counts[change] += 1
                 grown = change == "grown"
-                recorded = self.store.record(
-                    found.source, found.sessions, found.parts, grown=grown, same=found.unchanged_ids
-                )
-                self.messages += recorded.new_messages
-                self.forgotten += recorded.forgotten
-                self.parts.update(part.path for part in found.parts)
+                same = prepared.unchanged_ids
+                counts = self.store.record(prepared.source, prepared.sessions, prepared.parts, grown=grown, same=same)
+                self.messages += counts.new_messages
+                self.forgotten += counts.forgotten
+                self.parts.update(part.path for part in prepared.parts)
 
 
 def order_by_age(jobs: Sequence[IngestJob]) -> list[IngestJob]:
-    """Files in the order they are read in, the newest first; then those that others are likely to be read with.
+    """Order files by age, newest first, and put those that are probably parts of others last.
 
-    A folder that is called like a file holds what belongs to it. What such a file did not take is read by itself.
+    A folder with the name of a file, without its suffix, contains parts of that file. Files that the main file does
+    not include are read by themselves.
     """
     names = {os.path.splitext(job.path)[0] for job in jobs}  # noqa: PTH122 - thousands of files
-    first: list[IngestJob] = []
-    later: list[IngestJob] = []
+    main_files: list[IngestJob] = []
+    possible_parts: list[IngestJob] = []
     for job in sorted(jobs, key=lambda job: -job.stat.mtime_ns):
-        (later if any(str(folder) in names for folder in job.path.parents) else first).append(job)
-    return [*first, *later]
+        (possible_parts if any(str(folder) in names for folder in job.path.parents) else main_files).append(job)
+    return [*main_files, *possible_parts]

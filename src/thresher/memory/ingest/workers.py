@@ -1,8 +1,8 @@
-"""Worker processes that prepare files, where there is much to read.
+"""Worker processes that prepare files in a large sync.
 
-A worker is a Python that does nothing but this. It is not started by `multiprocessing`: that runs the main module
-again in each process, which is a user's script here, and may do anything. Files are given out in order, not more
-than a few at a time, and come back in the same order: what is written does not depend on how many are at work.
+A worker is a Python process started with `subprocess`. `multiprocessing` is not an option, because it runs the main
+module again in each process, and here that is a user's script. Files are assigned in order, with a limited number
+ahead, and their results arrive in the same order. So the stored result does not depend on the number of workers.
 """
 
 import gc
@@ -31,11 +31,11 @@ from thresher.memory.records import SourceRecord
 from thresher.transcripts import read_all
 
 MUCH_BYTES = 64_000_000
-"""What is less is read sooner than workers are started and told."""
+"""Minimum size of a sync that is faster with workers."""
 FEW_FILES = 3
 MOST_WORKERS = 4
 AHEAD_FILES = 4
-"""Files that are given out for each worker."""
+"""Maximum number of queued files per worker."""
 WORKER_SCRIPT = (
     "import sys; sys.path[:] = sys.argv[1:]; from thresher.memory.ingest.workers import "
     "run_ingest_worker; run_ingest_worker()"
@@ -43,20 +43,20 @@ WORKER_SCRIPT = (
 
 
 def start_worker_process(command: list[str]) -> "subprocess.Popen[bytes]":
-    """Start a process that is spoken to through its standard input and output."""
+    """Start a worker with pipes for its standard input and output."""
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 class IngestOptions(NamedTuple):
-    """How a sync reads files."""
+    """Options for reading files in a sync."""
 
     read: SessionReader = read_all
-    """Reads a file in this process."""
+    """Function that reads a file in this process."""
     sessions_per_read: int = MAX_SESSIONS_PER_READ
     workers: int | None = None
-    """How many there are; None decides by how much there is to read."""
+    """Number of workers; None derives it from the amount to read."""
     ahead_bytes: int = 64_000_000
-    """Bytes of files that are given out at a time, so that memory stays small; a single file may have more."""
+    """Maximum size of queued files in bytes, to limit memory. One larger file is still accepted."""
     start_process: Callable[[list[str]], "subprocess.Popen[bytes]"] = start_worker_process
 
 
@@ -64,7 +64,7 @@ INGEST_OPTIONS = IngestOptions()
 
 
 def worker_count(files: int, size: int, cores: int = 0) -> int:
-    """How many workers so many files of so many bytes are worth; 0 where they are better read here."""
+    """Return the number of workers for this many files and bytes; 0 reads them in this process."""
     cores = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     can_start = bool(sys.executable) and not hasattr(sys, "frozen")
     if size < MUCH_BYTES or files <= FEW_FILES or cores < 2 or not can_start:
@@ -75,23 +75,26 @@ def worker_count(files: int, size: int, cores: int = 0) -> int:
 def prepare_files(
     jobs: Iterable[IngestJob], workers: int, options: IngestOptions = INGEST_OPTIONS
 ) -> Generator[tuple[IngestJob, PreparedFile]]:
-    """Every file, prepared, in the order they are given in; by so many workers, or here where there are none."""
+    """Prepare files and yield them in order, in this process if `workers` is 0."""
     if not workers:
         yield from ((job, prepare_file(job, options.read)) for job in jobs)
         return
-    with closing(_WorkerPool(workers, options)) as staff:
-        line: deque[tuple[IngestJob, Future[PreparedFile]]] = deque()
+    with closing(_WorkerPool(workers, options)) as pool:
+        queue: deque[tuple[IngestJob, Future[PreparedFile]]] = deque()
         for job in jobs:
-            line.append((job, staff.submit(job)))
-            while len(line) > AHEAD_FILES * workers or sum(one.stat.size for one, _ in line) > options.ahead_bytes:
-                first, done = line.popleft()
-                yield first, done.result()
-        for first, done in line:
-            yield first, done.result()
+            queue.append((job, pool.submit(job)))
+            while (
+                len(queue) > AHEAD_FILES * workers
+                or sum(waiting.stat.size for waiting, _ in queue) > options.ahead_bytes
+            ):
+                first, future = queue.popleft()
+                yield first, future.result()
+        for first, future in queue:
+            yield first, future.result()
 
 
 class _WorkerPool:
-    """Workers, and a thread for each that waits for its answers."""
+    """Worker processes, each with a thread that waits for its results."""
 
     def __init__(self, count: int, options: IngestOptions) -> None:
         self._options = options
@@ -117,13 +120,11 @@ class _WorkerPool:
             process = None
         finally:
             self._idle.put(process)
-        if (
-            job.stat.size > self._options.ahead_bytes
-        ):  # likely for want of memory, and here it would be the end of the whole sync
-            known = SourceRecord(str(job.path), job.stat, format=job.format)
-            return build_failed_file(
-                known, f"{job.path}: the process that read it was ended, perhaps for want of memory"
-            )
+        # The worker probably ran short of memory, which in this process would end the sync.
+        if job.stat.size > self._options.ahead_bytes:
+            source = SourceRecord(str(job.path), job.stat, format=job.format)
+            problem = f"{job.path}: the worker process died, probably because of too little memory"
+            return build_failed_file(source, problem)
         return prepare_file(job)
 
     def _start_worker(self) -> "subprocess.Popen[bytes]":
@@ -136,7 +137,7 @@ class _WorkerPool:
         return process
 
     def close(self) -> None:
-        """Let nobody finish what nobody waits for."""
+        """Cancel queued files and stop all workers."""
         with self._lock:
             self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -147,7 +148,7 @@ class _WorkerPool:
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    with suppress(OSError):  # of what it was not told any more
+                    with suppress(OSError):  # unsent data
                         pipe.close()
 
 
@@ -156,20 +157,20 @@ def _request_result(process: "subprocess.Popen[bytes]", job: IngestJob) -> Prepa
     assert process.stdout is not None
     pickle.dump(job, process.stdin)
     process.stdin.flush()
-    answer: PreparedFile = pickle.load(process.stdout)
-    return answer
+    result: PreparedFile = pickle.load(process.stdout)
+    return result
 
 
 def run_ingest_worker() -> None:
-    """What a worker does: prepare the files that it is told of, until nobody tells it of any."""
+    """Run a worker: prepare files from standard input until it ends."""
     signal(SIGINT, SIG_DFL)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what somebody prints is no answer
+    results = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # keep prints away from the result stream
     gc.freeze()
-    gc.disable()  # hardly anything that is made here is a circle, and to look for them takes a tenth of the time
+    gc.disable()  # Almost no objects here form reference cycles, so pausing the garbage collector saves 10 %.
     with suppress(EOFError, BrokenPipeError):
         while True:
             job: IngestJob = pickle.load(sys.stdin.buffer)
-            pickle.dump(prepare_file(job), answers, pickle.HIGHEST_PROTOCOL)
-            answers.flush()
+            pickle.dump(prepare_file(job), results, pickle.HIGHEST_PROTOCOL)
+            results.flush()
             gc.collect()

@@ -1,11 +1,12 @@
-"""Which session made the commit that is asked for.
+"""Identify the session that made a commit, for queries that are a commit subject.
 
-A question is often the subject of a commit, and people commit by hand: then no session holds those words. But git
-prints them. A line of `git commit` names the session that made it. A line of a log tells that the commit was there:
-what began later did not make it, and of the sessions that changed files of that repository before, the last ones most
-likely did. The session that printed the log may have, too, but mostly it only looked.
+Users often search for a commit subject, and they often commit by hand, so no session contains those words. But git
+prints them. A line of `git commit` output identifies the session that made the commit. A line of `git log` output
+proves that the commit existed: a session that began later did not make it, and among sessions that changed files of
+that repository before, the latest ones are the most likely. The session that printed the log is a candidate too, but
+usually it only read the log.
 
-Where a question is no subject of a commit that git spoke of, nothing of this is at work.
+A query that matches no commit subject is not affected.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -22,78 +23,81 @@ from thresher.memory.session_store import SessionStore
 
 _WORKTREES = ("worktrees", ".worktrees")
 _SHARED = {".codex": -1, ".cursor": 0}
-"""Agents that keep worktrees of all repositories together, and where below them a path has the repository's name."""
+"""Agents with one folder for the worktrees of all repositories, and the position of the repository name in the path
+below it."""
 
 
 class AdjustedScores(NamedTuple):
-    """What sessions are worth, which of them made the commit, and a word on it."""
+    """Session scores, the sessions that made the commit, and notes for the user."""
 
     scores: dict[int, float]
     makers: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
 
 
-def adjust_for_commits(worth: Mapping[int, float], asked: CompiledQuery, store: SessionStore) -> AdjustedScores:
-    """What the sessions that match are worth, where the question is a commit's subject."""
-    query = structs.replace(asked.query, phrases=(), prefixes=())  # git itself writes quotes: `Revert "…"`
+def adjust_for_commits(scores: Mapping[int, float], compiled: CompiledQuery, store: SessionStore) -> AdjustedScores:
+    """Adjust the scores of matching sessions if the query is a commit subject."""
+    query = structs.replace(compiled.query, phrases=(), prefixes=())  # git itself adds quotes: `Revert "…"`
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
-        return AdjustedScores(dict(worth))
-    every = asked.commits_made(barred=False)
-    if every:
-        makers = frozenset(asked.commits_made()) | _find_kin_of_makers(every, worth, store)
-        gained = {key: worth.get(key, 0.0) + asked.weights.commit_maker for key in makers}
-        ids = ", ".join(one.id for one in store.find_sessions(makers))
-        return AdjustedScores({**worth, **gained}, makers, (f"a commit of this name was made in {ids}",) if ids else ())
-    shown = asked.commits_seen()
-    by = next(iter(store.find_sessions([min(shown, key=shown.__getitem__)])), None) if shown else None
-    return AdjustedScores(dict(worth)) if by is None else _adjust_by_date(worth, by, shown[by.key], asked, store)
+        return AdjustedScores(dict(scores))
+    all_makers = compiled.commits_made(barred=False)
+    if all_makers:
+        makers = frozenset(compiled.commits_made()) | _find_kin_of_makers(all_makers, scores, store)
+        gained = {key: scores.get(key, 0.0) + compiled.weights.commit_maker for key in makers}
+        ids = ", ".join(session.id for session in store.find_sessions(makers))
+        return AdjustedScores({**scores, **gained}, makers, (f"{ids} made a commit with this subject",) if ids else ())
+    first_listed = compiled.commits_seen()
+    printers = store.find_sessions(sorted(first_listed, key=first_listed.__getitem__)[:1])
+    if not printers:
+        return AdjustedScores(dict(scores))
+    return _adjust_by_date(scores, printers[0], first_listed[printers[0].key], compiled, store)
 
 
-def _find_kin_of_makers(makers: Collection[int], worth: Mapping[int, float], store: SessionStore) -> frozenset[int]:
-    """The sessions that match whose sub-agents, or other kin that may not answer, made it."""
-    roots = {(one.agent, one.root) for one in store.find_sessions(set(makers) - worth.keys())}
-    return (
-        frozenset(one.key for one in store.find_sessions(worth) if (one.agent, one.root) in roots)
-        if roots
-        else frozenset()
-    )
+def _find_kin_of_makers(makers: Collection[int], scores: Mapping[int, float], store: SessionStore) -> frozenset[int]:
+    """Return matching sessions whose sub-agents or other excluded relatives made the commit."""
+    roots = {(session.agent, session.root) for session in store.find_sessions(set(makers) - scores.keys())}
+    matching = store.find_sessions(scores) if roots else ()
+    return frozenset(session.key for session in matching if (session.agent, session.root) in roots)
 
 
 def _adjust_by_date(
-    worth: Mapping[int, float], by: ArchivedSession, time: int, asked: CompiledQuery, store: SessionStore
+    scores: Mapping[int, float], printer: ArchivedSession, time: int, compiled: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
-    """What they are worth, since the commit was there when a session printed it."""
-    found, home = dict(worth), find_repository_name(by.project)
-    seen = datetime.fromtimestamp(time + 1, UTC)  # the index has no parts of a second
-    near = [one for one in store.find_sessions(found) if one.started and find_repository_name(one.project) == home]
-    for key, gain in _date_bonuses(near, by, seen, asked):
-        found[key] += gain
-    later = [one.key for one in near if one.started and one.started >= seen]
-    found |= {key: found[key] * asked.weights.later_session for key in later}
-    told = f"a commit of this name was seen first on {seen:%Y-%m-%d} in {by.id}"
-    return AdjustedScores(found, notes=(f"{told}; what was at work there before goes first",) if near else ())
+    """Adjust the scores by the time at which session `by` listed the commit."""
+    adjusted, repository = dict(scores), find_repository_name(printer.project)
+    listed_at = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
+    nearby = [
+        one for one in store.find_sessions(adjusted) if one.started and find_repository_name(one.project) == repository
+    ]
+    for key, gain in _date_bonuses(nearby, printer, listed_at, compiled):
+        adjusted[key] += gain
+    later_keys = [one.key for one in nearby if one.started and one.started >= listed_at]
+    adjusted |= {key: adjusted[key] * compiled.weights.later_session for key in later_keys}
+    note = f"a commit with this subject was first listed on {listed_at:%Y-%m-%d} in {printer.id}"
+    notes = (f"{note}; earlier sessions of that repository rank first",) if nearby else ()
+    return AdjustedScores(adjusted, notes=notes)
 
 
 def _date_bonuses(
-    near: list[ArchivedSession], by: ArchivedSession, seen: datetime, asked: CompiledQuery
+    nearby: list[ArchivedSession], printer: ArchivedSession, listed_at: datetime, compiled: CompiledQuery
 ) -> Iterator[tuple[int, float]]:
-    weights, edits = asked.weights, asked.edit_counts()
-    earlier = [one for one in near if one.key != by.key and one.started and one.started < seen]
-    # Some agents write files by commands alone: there it cannot be told who changed any.
-    changed = [one for one in earlier if edits.get(one.key, 0) >= weights.min_edits] or earlier
-    changed.sort(key=lambda one: (min(one.ended or seen, seen), one.key), reverse=True)
-    yield from ((one.key, weights.earlier_session * weights.earlier_decay**place) for place, one in enumerate(changed))
-    if any(one.key == by.key for one in near):
-        yield by.key, weights.earlier_session * weights.log_printer
+    weights, edits = compiled.weights, compiled.edit_counts()
+    earlier = [one for one in nearby if one.key != printer.key and one.started and one.started < listed_at]
+    # Some agents write files by shell commands only, so their sessions have no edits to count.
+    candidates = [one for one in earlier if edits.get(one.key, 0) >= weights.min_edits] or earlier
+    candidates.sort(key=lambda one: (min(one.ended or listed_at, listed_at), one.key), reverse=True)
+    yield from ((one.key, weights.earlier_session * weights.earlier_decay**rank) for rank, one in enumerate(candidates))
+    if any(one.key == printer.key for one in nearby):
+        yield printer.key, weights.earlier_session * weights.log_printer
 
 
 def find_repository_name(project: str) -> str:
-    """The name of the folder that a repository lies in, as far as a path tells; all its worktrees have the same."""
+    """Return the folder name of a repository; all its worktrees have the same name."""
     names = [name for name in project.replace("\\", "/").split("/") if name]
-    trees = next((place for place, name in enumerate(names) if place and name in _WORKTREES), len(names))
-    behind = names[trees + 1 :]
-    if behind and names[trees - 1] in _SHARED:
-        return behind[_SHARED[names[trees - 1]]]
-    if behind and names[trees - 1].startswith(".") and trees > 1:  # the agent's folder in the repository
-        trees -= 1
-    return names[trees - 1] if names else ""
+    root_end = next((index for index, name in enumerate(names) if index and name in _WORKTREES), len(names))
+    names_below = names[root_end + 1 :]
+    if names_below and names[root_end - 1] in _SHARED:
+        return names_below[_SHARED[names[root_end - 1]]]
+    if names_below and names[root_end - 1].startswith(".") and root_end > 1:  # the agent's folder in the repository
+        root_end -= 1
+    return names[root_end - 1] if names else ""

@@ -1,11 +1,10 @@
-"""What is asked: words, phrases, and what must or must not be there.
+"""Parse a query: words, phrases, prefixes and required or excluded text.
 
-Plain words are alternatives, and the more of them a session has, the better: a question in plain language must
-never find nothing because one of its words is missing. `"In quotes"` the words must stand so; `word*` is the
-beginning of a word; `require` and `exclude` speak of single messages, as the words do. Everything matches text: ids
-and paths only where a field says so.
+Plain words are alternatives, and a session with more of them ranks higher: a query in plain language must not fail
+because one word is missing. `"Quoted"` words form a phrase, and `word*` is a prefix. `require` and `exclude` apply
+to single messages, as the words do. Queries match text; ids and paths match only where a field says so.
 
-Nothing in a query is syntax but the quotes and the star, so no query is wrong.
+Quotes and the asterisk are the only syntax, so every query is valid.
 """
 
 import re
@@ -19,7 +18,7 @@ from thresher.errors import OptionError
 from thresher.memory.records import TEXT_KINDS, TextKind
 
 MAX_QUERY_LENGTH = 4000
-"""Characters of a query that are looked at: nobody types more, and a pasted page starts with what it is about."""
+"""Maximum length of a query; a longer one is usually pasted text whose topic is at the start."""
 MOST_WORDS = 48
 _STOP = (
     "a about after all also am an and any are as at be been before but by can could did do does for from had has have "
@@ -27,14 +26,14 @@ _STOP = (
     "there these they this those to up us was we were what when where which who why will with would you your"
 )
 STOP_WORDS = frozenset(_STOP.split())
-"""Words that are in every message; they count only where a query has no others."""
+"""Words that most messages contain. A query uses them only if it contains nothing else."""
 
 Rank = Literal["best", "matches"]
-"""`best`: by how well a session's best messages fit. `matches`: by how many match, then by time."""
+"""`best`: by score of the best messages. `matches`: by number of matching messages, then by time."""
 SearchField = TextKind | Literal["paths"]
 SEARCH_FIELDS: tuple[SearchField, ...] = (*TEXT_KINDS, "paths")
 DEFAULT_SEARCH_FIELDS: tuple[SearchField, ...] = ("human", "agent", "thinking", "summary", "input", "commands", "edits")
-"""Fields that are looked into unless others are named."""
+"""Fields that a search covers by default."""
 
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')
 _PREFIX = re.compile(r"(?<!\S)([^\s*]+)\*(?!\S)")
@@ -43,7 +42,7 @@ _UNITS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0, "y": 365.0}
 
 
 class SearchFilters(TypedDict, total=False):
-    """Fields of `Query` as `Memory.search` takes them."""
+    """Fields of `Query` as `Memory.search` accepts them."""
 
     phrases: Sequence[str]
     prefixes: Sequence[str]
@@ -66,12 +65,12 @@ class SearchFilters(TypedDict, total=False):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A question, and what it is asked of."""
+    """A parsed query with its filters."""
 
     typed: str = ""
-    """All of it as a person typed it."""
+    """Complete text of the query as typed."""
     words: str = ""
-    """The plain words; phrases and beginnings are taken out of it."""
+    """Plain words, without phrases and prefixes."""
     phrases: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     require: tuple[str, ...] = ()
@@ -79,72 +78,73 @@ class Query(Struct, frozen=True, kw_only=True):
     regex: str = ""
     fields: tuple[SearchField, ...] = DEFAULT_SEARCH_FIELDS
     project: str = ""
-    """A part of the working directory."""
+    """Any part of the working directory."""
     agent: str = ""
     branch: str = ""
     since: datetime | None = None
     until: datetime | None = None
     role: Literal["", "user", "assistant"] = ""
     file: str = ""
-    """Only sessions that touch this file: a path, or the end of one. Without words, the calls that do."""
+    """Match only sessions that touch this file, given by its path or a suffix. Without words, match the calls that
+    touch it."""
     subagents: bool = False
     everything: bool = False
-    """What is left out by default is let in: recalls, noise, sub-agents, the current session."""
+    """Include what is excluded by default: recalled text, noise, sub-agents and the current session."""
     current: str = ""
-    """The session that asks: it and its family are left out."""
+    """Id of the session that runs the search; it is excluded with its family."""
     cutoff: bool = False
-    """The first design's rule: messages up to a session's last recall are dropped. It drops honest work that came
-    before a recall and keeps the recall's own results after it, so it is here to compare with, no more."""
+    """Exclude all messages of a session up to its last recall. This rule loses original text before a recall and keeps
+    recalled text after it. It exists for comparison only."""
     rank: Rank = "best"
 
     @property
     def full_text(self) -> str:
-        """All that is asked in words."""
+        """Complete text of the query."""
         return self.typed or self.words
 
 
 def parse_query(text: str) -> Query:
-    """The words, phrases and beginnings in a text as a person types it."""
+    """Parse the words, phrases and prefixes of a query."""
     text = typed = text[:MAX_QUERY_LENGTH].replace("\0", " ")
-    phrases = tuple(phrase for found in _QUOTED.finditer(text) if (phrase := (found[1] or found[2] or "").strip()))
+    phrases = tuple(phrase for match in _QUOTED.finditer(text) if (phrase := (match[1] or match[2] or "").strip()))
     text = _QUOTED.sub(" ", text)
     prefixes = tuple(dict.fromkeys(_PREFIX.findall(text)))
     return Query(typed=typed, words=" ".join(_PREFIX.sub(" ", text).split()), phrases=phrases, prefixes=prefixes)
 
 
 def is_stop_word(word: str) -> bool:
-    """Whether a word, as it is or as a stemmer leaves it, says nothing."""
+    """Return whether a word, stemmed or not, is a stop word."""
     return word in _STEMMED_STOP_WORDS
 
 
 def content_words(words: Iterable[str], most: int = MOST_WORDS) -> list[str]:
-    """Those words that say something, each once, in order; all of them where none does."""
-    every = list(dict.fromkeys(words))
-    kept = [
-        word for word in every if word not in _STEMMED_STOP_WORDS and (len(word) > 1 or not word.isascii())
-    ] or every
-    return kept[:most]
+    """Return the unique words without stop words, or all words if nothing else remains."""
+    unique = list(dict.fromkeys(words))
+    significant = [
+        word for word in unique if word not in _STEMMED_STOP_WORDS and (len(word) > 1 or not word.isascii())
+    ] or unique
+    return significant[:most]
 
 
 _STEMMED_STOP_WORDS = STOP_WORDS | {"ani", "befor", "doe", "ha", "pleas", "thi", "wa", "whi"}
 
 
 def parse_date_or_age(text: str, now: datetime, *, end: bool = False) -> datetime:
-    """A date (`2026-03-01`), a time, or how long ago (`7d`, `2 weeks`, `today`, `yesterday`).
+    """Parse a date (`2026-03-01`), a time or an age (`7d`, `2 weeks`, `today`, `yesterday`).
 
-    With `end`, a day means its end: `--until 2026-03-01` has all of that day.
+    With `end`, a date means the end of that day, so `--until 2026-03-01` includes it.
     """
-    told = text.strip().lower()
+    normalized = text.strip().lower()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    days = {"today": 0, "yesterday": 1}.get(told)
+    days = {"today": 0, "yesterday": 1}.get(normalized)
     if days is not None:
         return midnight - timedelta(days=days - (1 if end else 0))
-    if found := _AGO.fullmatch(told):
-        return now - timedelta(days=min(int(found[1]), 100_000) * _UNITS[found[2]])
+    if match := _AGO.fullmatch(normalized):
+        return now - timedelta(days=min(int(match[1]), 100_000) * _UNITS[match[2]])
     try:
-        time = datetime.fromisoformat(told.upper())
+        time = datetime.fromisoformat(normalized.upper())
     except ValueError:
-        raise OptionError(f"`{text}` is no date; give one like 2026-03-01, 7d, 2w, today") from None
-    if end and len(told) == 10:
+        raise OptionError(f"invalid date `{text}`; use for example `2026-03-01`, `7d`, `2w` or `today`") from None
+    if end and len(normalized) == 10:
         time += timedelta(days=1)
     return time if time.tzinfo else time.replace(tzinfo=now.tzinfo) if now.tzinfo == UTC else time.astimezone()

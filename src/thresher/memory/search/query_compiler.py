@@ -1,11 +1,10 @@
-"""A query in the index's own words.
+"""Compile a query for the tantivy index.
 
-The plain words of a question are alternatives, and rare ones weigh more. Words that stand side by side in it count a
-little more where they do so in the text; that also brings `refreshToken` forward for `refresh token`, since identifiers
-are split when they are indexed. What a query demands (phrases, required words, kinds of words, times) must be so of the
-one text that matches.
+Plain words are alternatives, and rare words have a higher weight. Adjacent words of the query add a small score
+where they are adjacent in the text. This also ranks `refreshToken` higher for `refresh token`, since the index
+splits identifiers. A single text must meet all other conditions: phrases, required words, kinds and times.
 
-Scripts without spaces are indexed by the character; here they become pairs of neighbours.
+Scripts without spaces are indexed by character; a query matches pairs of adjacent characters.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,13 +25,13 @@ from thresher.memory.session_store import SessionStore
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
-"""Words that the beginning of one may stand for."""
+"""Maximum number of words that a prefix matches."""
 TITLES = 50
 Pair = tuple[str, str]
 
 
 class CompiledQuery:
-    """A query, worked out once for one index: of these sessions, without those."""
+    """A query compiled for one index, limited to some sessions."""
 
     def __init__(
         self,
@@ -45,15 +44,15 @@ class CompiledQuery:
     ) -> None:
         self.query, self._index, self.weights = query, index, weights
         self._only, self._excluded = None if only is None else frozenset(only), without
-        spoken = " ".join((query.words, *query.phrases))
-        rest, unspaced = split_unspaced_runs(normalize_text(spoken))
-        spaced, runs = tokenize_words(rest), [*map(tokenize_words, unspaced)]
-        self.terms = content_words([*spaced, *(run[0] for run in runs if len(run) == 1)])
-        neighbours = (pair for pair in pairwise(spaced) if not any(map(is_stop_word, pair)))
-        self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbours))[:MOST_PAIRS]
-        self._character_pairs: list[Pair] = list(dict.fromkeys(pair for run in runs for pair in pairwise(run)))[
-            :MOST_PAIRS
-        ]
+        text = " ".join((query.words, *query.phrases))
+        spaced_text, unspaced = split_unspaced_runs(normalize_text(text))
+        words, runs = tokenize_words(spaced_text), [*map(tokenize_words, unspaced)]
+        self.terms = content_words([*words, *(characters[0] for characters in runs if len(characters) == 1)])
+        neighbors = (pair for pair in pairwise(words) if not any(map(is_stop_word, pair)))
+        self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbors))[:MOST_PAIRS]
+        self._character_pairs: list[Pair] = list(
+            dict.fromkeys(pair for characters in runs for pair in pairwise(characters))
+        )[:MOST_PAIRS]
         self._kinds = MAIN_FIELD_KINDS.intersection(query.fields)
         if query.file:
             touching = frozenset(index.count_by_field(self._file_query()))
@@ -61,26 +60,28 @@ class CompiledQuery:
         self._cut_off_queries = list(self._before_recalls()) if query.cutoff else []
 
     def match_counts(self) -> dict[int, int]:
-        """How many texts match, by session."""
+        """Return the number of matching texts by session."""
         return self._index.count_by_field(self._build_query(self._only, ranked=False))
 
     def message_matches(
         self, sessions: Collection[int], best: int = 0, each: int = 0
     ) -> tuple[dict[int, int], list[IndexHit]]:
-        """How many messages match in some sessions; the best of the texts in them, then more of the best of each."""
+        """Count matching messages by session; also return the best texts (see `TantivyIndex.search_messages`)."""
         return self._index.search_messages(self._build_query(sessions), best, each) if sessions else ({}, [])
 
     def excluded_counts(self) -> dict[int, int]:
-        """How many would match that are left out by default, by the code of the reason."""
+        """Return the number of matches that are excluded by default, by reason code."""
         return self._index.count_by_field(self._build_query(self._only, ranked=False, left_out=True), "reason")
 
     def count_in_sessions(self, sessions: Collection[int]) -> int:
-        """How many match in sessions that may not answer."""
-        among = sessions if self._only is None else self._only.intersection(sessions)
-        return sum(self._index.search_messages(self._build_query(among, barred=False))[0].values()) if among else 0
+        """Return the number of matching messages in excluded sessions."""
+        included = sessions if self._only is None else self._only.intersection(sessions)
+        if not included:
+            return 0
+        return self._index.search_messages(self._build_query(included, barred=False))[0].total()
 
     def count_cut_off(self) -> int:
-        """How many match that the cut-off takes."""
+        """Return the number of matches that the cut-off excludes."""
         if not self._cut_off_queries:
             return 0
         matching = self._build_query(self._only, ranked=False, barred=False)
@@ -88,90 +89,88 @@ class CompiledQuery:
         return sum(self._index.count_by_field(taken).values())
 
     def best_matches(self, limit: int, sessions: Collection[int] | None = None) -> list[IndexHit]:
-        """The texts that match best, in some sessions or all."""
+        """Return the best matching texts in these or all sessions."""
         return self._index.search(self._build_query(self._only if sessions is None else sessions), limit)
 
     def title_matches(self) -> list[IndexHit]:
-        """The titles that hold any of the words."""
-        titled = [
-            _either(list(self._alternatives("said", ranked=True))),
-            IndexQuery.const_score_query(self._kind("title"), 0.0),
-        ]
-        return self._index.search(
-            _all([*titled, *self._session_queries(self._only)], self._exclusion_queries()), TITLES
-        )
+        """Return the titles that contain any of the words."""
+        words = _either(list(self._alternatives("said", ranked=True)))
+        is_title = IndexQuery.const_score_query(self._kind("title"), 0.0)
+        required = [words, is_title, *self._session_queries(self._only)]
+        return self._index.search(_all(required, self._exclusion_queries()), TITLES)
 
     def commits_made(self, *, barred: bool = True) -> Collection[int]:
-        """Sessions that made a commit whose subject is the question; those that may answer, or all."""
+        """Return sessions that made a commit with the query as its subject; with `barred`, only searched ones."""
         made = self._term("made", normalize_subject(self.query.full_text))
-        return self._index.count_by_field(
-            _all([made, *self._session_queries(self._only)], self._exclusion_queries()) if barred else made
-        )
+        if barred:
+            made = _all([made, *self._session_queries(self._only)], self._exclusion_queries())
+        return self._index.count_by_field(made)
 
     def commits_seen(self) -> dict[int, int]:
-        """When an output first listed such a commit, by session; only where that is known."""
+        """Return the time at which each session first listed such a commit, if known."""
         first = self._index.times_by_session(self._term("logged", normalize_subject(self.query.full_text)), "min")
         return {session: time for session, time in first.items() if time}
 
     def edit_counts(self) -> dict[int, int]:
-        """How many entries of edits there are, by session."""
+        """Return the number of edit documents by session."""
         return self._index.count_by_field(self._kind("edits"))
 
     def _build_query(
         self, sessions: Collection[int] | None, *, ranked: bool = True, left_out: bool = False, barred: bool = True
     ) -> IndexQuery:
-        """What matches in some sessions; without `ranked`, only whether a text does is right, not how well."""
+        """Build the query for these sessions; without `ranked`, scores are arbitrary."""
         query = self.query
-        ways = [self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked)] if self._kinds else []
-        ways += [self._field_query(field, ranked=ranked) for field in ("output", "paths") if field in query.fields]
-        reasons = self._range("reason", 1, None)
-        # Limits first: a part of the index that has nothing within them is not searched for the words.
-        must = [
-            *([reasons] if left_out else ()),
-            *self._session_queries(sessions),
-            *self._filter_queries(),
-            _either(ways),
-        ]
-        never = [*(() if left_out or query.everything else [reasons]), *(self._exclusion_queries() if barred else ())]
-        return _all(must, never)
+        fields = [field for field in ("output", "paths") if field in query.fields]
+        field_queries = [self._field_query(field, ranked=ranked) for field in fields]
+        if self._kinds:
+            field_queries.insert(0, self._field_query("said", MAIN_FIELD_KINDS - self._kinds, ranked=ranked))
+        excluded = self._range("reason", 1, None)
+        # Filters come first, so that index segments without a match skip the word search.
+        required = [excluded] if left_out else []
+        required += [*self._session_queries(sessions), *self._filter_queries(), _either(field_queries)]
+        forbidden = [] if left_out or query.everything else [excluded]
+        return _all(required, [*forbidden, *(self._exclusion_queries() if barred else ())])
 
     def _field_query(self, field: str, others: Iterable[TextKind] = (), *, ranked: bool) -> IndexQuery:
-        """All that is asked of one text, in one field of the index; texts of some kinds are not meant."""
+        """Build the conditions on one text in one index field, excluding other kinds."""
         query = self.query
-        must = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
-        must += [self._prefix_query(field, prefix) for prefix in query.prefixes]
-        must += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
-        must += [self._file_query()] if query.file and not must else []
-        never = [self._kind(kind) for kind in sorted(others)]  # few, mostly: to ask for the rest would cost far more
-        never += [self._phrase(field, text) for text in query.exclude if tokenize_words(text)]
-        if not must:  # a pattern, which only the texts can tell
-            return _all([IndexQuery.all_query()], never) if field == "said" else IndexQuery.empty_query()
-        return _all(must, never)
+        required = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
+        required += [self._prefix_query(field, prefix) for prefix in query.prefixes]
+        required += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
+        required += [self._file_query()] if query.file and not required else []
+        forbidden = [
+            self._kind(kind) for kind in sorted(others)
+        ]  # few kinds, so this is much faster than requiring the rest
+        forbidden += [self._phrase(field, text) for text in query.exclude if tokenize_words(text)]
+        if not required:  # a regex query, which the index cannot answer
+            return _all([IndexQuery.all_query()], forbidden) if field == "said" else IndexQuery.empty_query()
+        return _all(required, forbidden)
 
     def _alternatives(self, field: str, *, ranked: bool) -> Iterator[IndexQuery]:
-        if field == "output":  # its words are as they stand, and no positions are kept
-            signs = (sign for pair in self._character_pairs for sign in pair)
-            yield from (self._term(field, word) for word in [*content_words(tokenize_output(self.query.words)), *signs])
+        if field == "output":  # output is neither stemmed nor indexed with positions
+            characters = (character for pair in self._character_pairs for character in pair)
+            words = content_words(tokenize_output(self.query.words))
+            yield from (self._term(field, word) for word in [*words, *characters])
             return
         yield from (self._term(field, term) for term in self.terms)
         for pair in self._adjacent_pairs:
             if not ranked and any(word in self.terms for word in pair):
-                continue  # the word alone finds it
+                continue  # a single word already matches
             yield IndexQuery.boost_query(self._adjacent_query(field, pair), self.weights.adjacent_words)
         yield from (self._adjacent_query(field, pair) for pair in self._character_pairs)
 
     def _phrase(self, field: str, text: str) -> IndexQuery:
-        """A word or a phrase; what holds no word is nowhere."""
-        spoken = tokenize_output(text) if field == "output" else tokenize_words(text)
-        if not spoken:
+        """Build the query for a word or phrase; a text without words matches nothing."""
+        words = tokenize_output(text) if field == "output" else tokenize_words(text)
+        if not words:
             return IndexQuery.empty_query()
         if field == "output":
-            return _all([self._term(field, word) for word in spoken])
-        return self._adjacent_query(field, spoken)
+            return _all([self._term(field, word) for word in words])
+        return self._adjacent_query(field, words)
 
     def _prefix_query(self, field: str, prefix: str) -> IndexQuery:
-        known = {*self._index.terms_with_prefix(field, prefix.lower(), MAX_PREFIX_TERMS), *tokenize_words(prefix)[:1]}
-        return _either([self._term(field, word) for word in sorted(known)])
+        terms = {*self._index.terms_with_prefix(field, prefix.lower(), MAX_PREFIX_TERMS), *tokenize_words(prefix)[:1]}
+        return _either([self._term(field, word) for word in sorted(terms)])
 
     def _file_query(self) -> IndexQuery:
         return self._term("file", next(iter(path_suffixes(self.query.file)), ""))
@@ -197,10 +196,9 @@ class CompiledQuery:
             yield self._any_of_query("session", self._excluded)
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
-        """Of each session that holds a recall, all up to the time of the last one."""
-        for session, time in self._index.times_by_session(
-            self._range("reason", RECALL_REASON, RECALL_REASON), "max"
-        ).items():
+        """For each session with a recall, match everything up to its last one."""
+        recalls = self._range("reason", RECALL_REASON, RECALL_REASON)
+        for session, time in self._index.times_by_session(recalls, "max").items():
             yield _all([self._term("session", session), self._range("time", 1, time)])
 
     def _kind(self, kind: TextKind) -> IndexQuery:
@@ -210,26 +208,25 @@ class CompiledQuery:
         return IndexQuery.term_set_query(self._index.schema, field, sorted(numbers))
 
     def _range(self, field: str, low: int, high: int | None) -> IndexQuery:
-        limited = IndexQuery.range_query(self._index.schema, field, FieldType.Integer, low, high)
-        return IndexQuery.const_score_query(limited, 0.0)
+        query = IndexQuery.range_query(self._index.schema, field, FieldType.Integer, low, high)
+        return IndexQuery.const_score_query(query, 0.0)
 
     def _term(self, field: str, value: str | int) -> IndexQuery:
         return IndexQuery.term_query(self._index.schema, field, value)
 
-    def _adjacent_query(self, field: str, spoken: Sequence[str]) -> IndexQuery:
-        if len(spoken) == 1:
-            return self._term(field, spoken[0])
-        return IndexQuery.phrase_query(self._index.schema, field, list(spoken))
+    def _adjacent_query(self, field: str, words: Sequence[str]) -> IndexQuery:
+        if len(words) == 1:
+            return self._term(field, words[0])
+        return IndexQuery.phrase_query(self._index.schema, field, list(words))
 
 
 def _either(parts: Sequence[IndexQuery]) -> IndexQuery:
     return IndexQuery.boolean_query([(Occur.Should, part) for part in parts]) if parts else IndexQuery.empty_query()
 
 
-def _all(parts: Iterable[IndexQuery], never: Iterable[IndexQuery] = ()) -> IndexQuery:
-    return IndexQuery.boolean_query(
-        [*((Occur.Must, part) for part in parts), *((Occur.MustNot, part) for part in never)]
-    )
+def _all(parts: Iterable[IndexQuery], forbidden: Iterable[IndexQuery] = ()) -> IndexQuery:
+    required = [(Occur.Must, part) for part in parts]
+    return IndexQuery.boolean_query(required + [(Occur.MustNot, part) for part in forbidden])
 
 
 def compile_query(
@@ -240,6 +237,6 @@ def compile_query(
     excluded: Collection[int] = (),
     weights: RankingWeights = RANKING,
 ) -> CompiledQuery | None:
-    """Compile a query for a store's index: of these sessions, without those; None where there is no index yet."""
+    """Compile a query for a store's index, limited to some sessions; return None without an index."""
     index = store.open_index()
     return None if index is None else CompiledQuery(query, index, only=only, without=excluded, weights=weights)

@@ -1,9 +1,9 @@
-"""Which sessions answer best.
+"""Rank sessions.
 
-A message is as good as its best text, and its others add a little. A session is as good as its best messages: the
-first counts whole, the second half, the third a third, so that a session of a thousand messages has no more chances
-than a short one. Its title and its branch add a little, as far as they hold the words. Time only decides between
-equals. `matches` is the first design's order instead: by how many match, then by time.
+A message scores by its best text, and its other texts add a little. A session scores by its best messages: the first
+counts in full, the second half and the third a third, so a session of a thousand messages has no advantage. Matching
+words in its title and branch add a little. Time only decides between equal scores. The alternative order `matches`
+sorts by the number of matching messages, then by time.
 """
 
 from collections import defaultdict
@@ -21,13 +21,13 @@ from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.weights import RankingWeights
 
 MAX_RANKED_TEXTS = 1000
-"""Texts, best first, that sessions are judged by."""
+"""Number of best texts that determine the scores."""
 _EDITS = TEXT_KINDS.index("edits")
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class RankedSession(NamedTuple):
-    """A session in its place."""
+    """A session with its score."""
 
     session: ArchivedSession
     score: float
@@ -36,54 +36,54 @@ class RankedSession(NamedTuple):
 
 
 def has_message_conditions(query: Query) -> bool:
-    """Whether a query asks something of single messages, which no title can meet."""
+    """Return whether a query has conditions on messages, which a title cannot meet."""
     special = (query.phrases, query.prefixes, query.require, query.exclude, query.file, query.role)
     return any(special) or bool(query.since or query.until) or query.fields != DEFAULT_SEARCH_FIELDS
 
 
-def score_sessions(asked: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
-    """How good each session that matches is by its best texts, the best about 1; where only a title matches, 0."""
-    found = dict.fromkeys(matches, 0.0) | _score_texts(texts, asked.weights)
-    if asked.terms and not has_message_conditions(asked.query):
-        found |= {one.session: 0.0 for one in asked.title_matches() if one.session not in found}
-    return found
+def score_sessions(compiled: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
+    """Score sessions by their best texts, at most about 1; sessions that match only by title score 0."""
+    scores = dict.fromkeys(matches, 0.0) | _score_texts(texts, compiled.weights)
+    if compiled.terms and not has_message_conditions(compiled.query):
+        scores |= {hit.session: 0.0 for hit in compiled.title_matches() if hit.session not in scores}
+    return scores
 
 
-def _score_texts(found: Iterable[IndexHit], weights: RankingWeights) -> dict[int, float]:
-    """Each session's share of the best that any has."""
+def _score_texts(hits: Iterable[IndexHit], weights: RankingWeights) -> dict[int, float]:
+    """Return session scores relative to the highest one."""
     messages: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for one in found:
-        worth = (weights.derived if one.derived else 1.0) * (weights.edit if one.kind == _EDITS else 1.0)
-        messages[one.session, one.at].append(one.score * worth)
+    for hit in hits:
+        weight = (weights.derived if hit.derived else 1.0) * (weights.edit if hit.kind == _EDITS else 1.0)
+        messages[hit.session, hit.at].append(hit.score * weight)
     sessions: dict[int, list[float]] = defaultdict(list)
-    beside = [weights.extra_text**rank for rank in range(len(TEXT_KINDS))]
+    text_shares = [weights.extra_text**rank for rank in range(len(TEXT_KINDS))]
     for (session, _), texts in messages.items():
-        sessions[session].append(_weighted_sum(texts, beside))
+        sessions[session].append(_weighted_sum(texts, text_shares))
     sums = {session: _weighted_sum(many, weights.message_shares) for session, many in sessions.items()}
     highest = max(sums.values(), default=0.0) or 1.0
     return {session: score / highest for session, score in sums.items()}
 
 
 def _weighted_sum(scores: list[float], shares: Sequence[float]) -> float:
-    """The best score whole, and of each further one its share."""
+    """Sum the scores, best first, each weighted by its share."""
     return scores[0] if len(scores) == 1 else sum(map(mul, shares, sorted(scores, reverse=True)))
 
 
 def rank_sessions(
-    candidates: Iterable[ArchivedSession], found: Mapping[int, float], matches: Mapping[int, int], asked: CompiledQuery
+    sessions: Iterable[ArchivedSession],
+    scores: Mapping[int, float],
+    matches: Mapping[int, int],
+    compiled: CompiledQuery,
 ) -> list[RankedSession]:
-    """One entry a family, the best first."""
-    wanted = frozenset(asked.terms)
-    ranked = [
-        RankedSession(one, found[one.key] + asked.weights.title * _score_title(one, wanted), matches.get(one.key, 0))
-        for one in candidates
-    ]
-    if asked.query.rank == "matches":
-        ranked.sort(key=lambda one: (one.matches, not one.session.gone, one.session.ended or _NEVER), reverse=True)
-    else:
-        ranked.sort(
-            key=lambda one: (round(one.score, 3), not one.session.gone, one.session.ended or _NEVER), reverse=True
-        )
+    """Return one entry per family, best first."""
+    wanted = frozenset(compiled.terms)
+    ranked: list[RankedSession] = []
+    for session in sessions:
+        score = scores[session.key] + compiled.weights.title * _score_title(session, wanted)
+        ranked.append(RankedSession(session, score, matches.get(session.key, 0)))
+    ranked.sort(key=lambda one: (not one.session.gone, one.session.ended or _NEVER), reverse=True)
+    by_matches = compiled.query.rank == "matches"
+    ranked.sort(key=lambda one: one.matches if by_matches else round(one.score, 3), reverse=True)
     families: dict[tuple[str, str], list[RankedSession]] = defaultdict(list)
     for one in ranked:
         families[one.session.agent, one.session.root or one.session.id].append(one)

@@ -1,11 +1,11 @@
-"""What one session says about a question: the pieces that bear on it, within a number of tokens.
+"""Recall: answer a question from one session within a token budget.
 
-No model is needed: the best messages are taken in turn, each as the stretch around its matches, and a prompt brings
-along what was answered to it in the end. They are then told in the order of the session, each with its place. Where
-hardly any word of the question is in the session, the answer is that it does not speak of it.
+This works without a model. It takes the best messages in order, each as a snippet around its matches, and adds the
+final answer to each prompt. The excerpts are returned in session order with their positions. If the session contains
+too few words of the question, nothing is returned.
 
-Where a model is configured, it answers from these pieces alone, with their numbers; what it cannot answer from them
-it must say in one fixed phrase.
+A configured model answers from these excerpts only, with their numbers as citations. If they contain no answer, it
+must reply with a fixed phrase.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from thresher.errors import OptionError
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import TEXT_KINDS, ArchivedSession, TextKind
 from thresher.memory.results import Excerpt, RecallResult
-from thresher.memory.search.query import SearchField, parse_query
+from thresher.memory.search.query import DEFAULT_SEARCH_FIELDS, SearchField, parse_query
 from thresher.memory.search.query_compiler import compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import HitBuilder, MatchedMessage, SearchView, build_search_hit
@@ -28,23 +28,14 @@ from thresher.summarize.endpoint import Endpoint, ask_model
 from thresher.tokens import estimate_part_tokens
 
 MAX_MESSAGES = 60
-"""Messages of the session that are weighed."""
+"""Maximum number of messages to consider."""
 EXCERPT_LENGTH = 900
-"""Characters around a match that make a piece."""
+"""Maximum characters of an excerpt."""
 ANSWER_LOOKAHEAD = 200
-"""Messages after a prompt in which its answer is looked for."""
-RECALL_FIELDS: tuple[SearchField, ...] = (
-    "human",
-    "agent",
-    "thinking",
-    "summary",
-    "input",
-    "commands",
-    "edits",
-    "output",
-)
+"""Number of messages after a prompt to search for its answer."""
+RECALL_FIELDS: tuple[SearchField, ...] = (*DEFAULT_SEARCH_FIELDS, "output")
 CITATION = 12
-"""Tokens that a piece's place takes."""
+"""Tokens of a citation."""
 NOT_FOUND_REPLY = "NOT IN THIS SESSION"
 INSTRUCTIONS = (
     "You are given numbered excerpts of one past session of a coding agent, and a question about it. Answer in one "
@@ -58,86 +49,83 @@ INSTRUCTIONS = (
 def recall_session(
     store: SessionStore, facts: ArchivedSession, question: str, *, budget: int, reveal: bool, endpoint: Endpoint | None
 ) -> RecallResult:
-    """What this session says about a question."""
+    """Return excerpts of this session that answer the question."""
     if not question.strip():
-        raise OptionError("there is no question; ask one in plain words")
+        raise OptionError("the question is empty; ask one in plain words")
     query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
-    asked = compile_query(store, query)
-    if asked is None:
-        raise NotStoredError("nothing is indexed yet; run `thresher sync`")
+    compiled = compile_query(store, query)
+    if compiled is None:
+        raise NotStoredError("the search index is empty; run `thresher sync`")
     with store.message_reader() as message:
-        shower = HitBuilder(message, asked, SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal))
-        matches, _ = asked.message_matches([facts.key])
-        shown = shower.best_messages(facts.key, matches.get(facts.key, 0))
-        session = shower.build_session(RankedSession(facts, 0.0, len(shown)))
-    held = {mark.word for one in shown for mark in one.marks}
-    speaks = len(held) >= asked.weights.min_recalled_terms * len(asked.terms)
-    kept = _fit_budget(budget, _build_excerpts(store, facts.key, shower, shown, reveal)) if speaks else []
-    told = RecallResult(
-        session=session,
-        question=question,
-        excerpts=tuple(sorted(kept, key=lambda one: one.at)),
-        tokens=sum(one.tokens for one in kept),
-        found=bool(kept),
-    )
-    return told if endpoint is None or not kept else _ask_model(told, endpoint)
+        view = SearchView(messages=MAX_MESSAGES, context=EXCERPT_LENGTH, reveal=reveal)
+        builder = HitBuilder(message, compiled, view)
+        matches, _ = compiled.message_matches([facts.key])
+        best_messages = builder.best_messages(facts.key, matches.get(facts.key, 0))
+        session = builder.build_session(RankedSession(facts, 0.0, len(best_messages)))
+    terms_found = {mark.word for match in best_messages for mark in match.marks}
+    is_relevant = len(terms_found) >= compiled.weights.min_recalled_terms * len(compiled.terms)
+    candidates = _build_excerpts(store, facts.key, builder, best_messages, reveal) if is_relevant else iter(())
+    excerpts = tuple(sorted(_fit_budget(budget, candidates), key=lambda excerpt: excerpt.at))
+    tokens = sum(excerpt.tokens for excerpt in excerpts)
+    result = RecallResult(session, question, excerpts, tokens, found=bool(excerpts))
+    return result if endpoint is None or not excerpts else _ask_model(result, endpoint)
 
 
 def _build_excerpts(
-    store: SessionStore, key: int, shower: HitBuilder, shown: Sequence[MatchedMessage], reveal: bool
+    store: SessionStore, key: int, builder: HitBuilder, matches: Sequence[MatchedMessage], reveal: bool
 ) -> Iterator[Excerpt]:
-    """What bears on the question, the best first, no message twice."""
+    """Yield relevant excerpts, best first, each message once."""
     seen: set[int] = set()
-    for one in shown:
-        at = one.hit.at
-        if at not in seen and not shower.is_question(one):
-            seen.add(at)
-            yield _excerpt(
-                one.message, at, TEXT_KINDS[one.hit.kind], build_snippet(one.best_text.text, one.marks, EXCERPT_LENGTH)
-            )
-        if one.message.author == "human" and (last := _find_final_answer(store, key, at)) and last[0] not in seen:
-            seen.add(last[0])
-            text = last[1].text if reveal else redact(last[1].text)
-            yield _excerpt(last[1], last[0], "agent", build_snippet(text, (), EXCERPT_LENGTH))
+    for match in matches:
+        index = match.hit.at
+        if index not in seen and not builder.is_question(match):
+            seen.add(index)
+            snippet = build_snippet(match.best_text.text, match.marks, EXCERPT_LENGTH)
+            yield _excerpt(match.message, index, TEXT_KINDS[match.hit.kind], snippet)
+        answer = _find_final_answer(store, key, index) if match.message.author == "human" else None
+        if answer is not None and answer[0] not in seen:
+            seen.add(answer[0])
+            text = answer[1].text if reveal else redact(answer[1].text)
+            yield _excerpt(answer[1], answer[0], "agent", build_snippet(text, (), EXCERPT_LENGTH))
 
 
-def _excerpt(message: Message, at: int, kind: TextKind, piece: Snippet) -> Excerpt:
-    hit = build_search_hit(message, at, kind, piece, 0.0)
-    return Excerpt(**structs.asdict(hit), tokens=estimate_part_tokens(Text(piece.text)) + CITATION)
+def _excerpt(message: Message, at: int, kind: TextKind, snippet: Snippet) -> Excerpt:
+    hit = build_search_hit(message, at, kind, snippet, 0.0)
+    return Excerpt(**structs.asdict(hit), tokens=estimate_part_tokens(Text(snippet.text)) + CITATION)
 
 
 def _find_final_answer(store: SessionStore, key: int, at: int) -> tuple[int, Message] | None:
-    """What the model said last before the next prompt, and where."""
+    """Return the model's last message before the next prompt, with its index."""
     last = None
-    for place, message in enumerate(store.messages(key, at + 1, at + 1 + ANSWER_LOOKAHEAD), at + 1):
+    for index, message in enumerate(store.messages(key, at + 1, at + 1 + ANSWER_LOOKAHEAD), at + 1):
         if message.role == "user" and message.author == "human":
             break
         if message.author == "model" and message.text.strip():
-            last = (place, message)
+            last = (index, message)
     return last
 
 
-def _fit_budget(budget: int, pieces: Iterator[Excerpt]) -> list[Excerpt]:
-    """As many as fit, the best first; of the very best at least a part."""
-    kept: list[Excerpt] = []
-    left = budget
-    for piece in pieces:
-        if not kept and piece.tokens > left:
-            piece = _shorten(piece, left)  # noqa: PLW2901 - the same piece, smaller
-        if piece.tokens <= left or not kept:
-            kept.append(piece)
-            left -= piece.tokens
-    return kept
+def _fit_budget(budget: int, excerpts: Iterator[Excerpt]) -> list[Excerpt]:
+    """Select excerpts that fit the budget, best first; truncate the first one if necessary."""
+    fitting: list[Excerpt] = []
+    remaining = budget
+    for excerpt in excerpts:
+        if not fitting and excerpt.tokens > remaining:
+            excerpt = _shorten(excerpt, remaining)  # noqa: PLW2901 - the same piece, smaller
+        if excerpt.tokens <= remaining or not fitting:
+            fitting.append(excerpt)
+            remaining -= excerpt.tokens
+    return fitting
 
 
-def _shorten(piece: Excerpt, tokens: int) -> Excerpt:
-    length = max(tokens - CITATION, 1) * len(piece.text) // max(piece.tokens - CITATION, 1)
-    marks = tuple((start, stop) for start, stop in piece.marks if stop <= length)
-    return structs.replace(piece, text=piece.text[:length], marks=marks, cut=(piece.cut[0], True), tokens=tokens)
+def _shorten(excerpt: Excerpt, tokens: int) -> Excerpt:
+    length = max(tokens - CITATION, 1) * len(excerpt.text) // max(excerpt.tokens - CITATION, 1)
+    marks = tuple((start, stop) for start, stop in excerpt.marks if stop <= length)
+    return structs.replace(excerpt, text=excerpt.text[:length], marks=marks, cut=(excerpt.cut[0], True), tokens=tokens)
 
 
-def _ask_model(told: RecallResult, endpoint: Endpoint) -> RecallResult:
-    numbered = "\n\n".join(f"[{one.at}] {one.author}: {one.text}" for one in told.excerpts)
-    reply = ask_model(endpoint, INSTRUCTIONS, f"{numbered}\n\nQuestion: {told.question}").strip()
+def _ask_model(result: RecallResult, endpoint: Endpoint) -> RecallResult:
+    numbered = "\n\n".join(f"[{excerpt.at}] {excerpt.author}: {excerpt.text}" for excerpt in result.excerpts)
+    reply = ask_model(endpoint, INSTRUCTIONS, f"{numbered}\n\nQuestion: {result.question}").strip()
     found = not reply.strip(' .`"*[]').upper().startswith(NOT_FOUND_REPLY)
-    return structs.replace(told, answer=reply if found else "", found=found)
+    return structs.replace(result, answer=reply if found else "", found=found)

@@ -1,7 +1,7 @@
-"""A search by a pattern: every text is read, the newest session first.
+"""Search by regex: read every text, newest session first.
 
-An index knows words, not patterns. So this takes time in proportion to what is kept, and stops as soon as a page is
-full. The pattern runs in the `regex` package (extra `patterns`), because that can stop one which runs away.
+The index contains words and cannot match a regex. So the time grows with the archive, and the search stops when a
+page is complete. It uses the `regex` package (extra `patterns`), which supports a timeout.
 """
 
 import re
@@ -24,74 +24,72 @@ from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 
 TEXT_TIMEOUT_SECONDS = 1.0
-"""How long one text may take."""
+"""Timeout for one text."""
 SCAN_SECONDS, CHARACTERS_PER_SECOND = 2.0, 2_000_000
-"""Seconds that all texts may take, and one more for so many characters: an honest pattern reads ten times as fast."""
+"""Total time limit, plus one second per number of characters; a reasonable regex is ten times as fast."""
 MAX_PATTERN_LENGTH = 10_000
-"""Characters of a pattern."""
+"""Maximum length of a regex."""
 MARKS = 200
-"""Matches in one text that are told."""
+"""Maximum number of matches to return per text."""
 MAX_FILTERED_MESSAGES = 10_000
-"""Messages of one session that other conditions may leave to look at."""
+"""Maximum number of messages per session that match the other conditions."""
 UNSCANNED_FIELDS = ("paths", "title")
-"""Fields that are no text of a message."""
+"""Fields that are not part of a message's text."""
 
 
 def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> SearchResults:
-    """The newest sessions in which a pattern is found, in messages that all other conditions hold for."""
+    """Return the newest sessions with messages that match the regex and all other conditions."""
     compile_pattern(query.regex)
     if query.cutoff or not set(query.fields) - set(UNSCANNED_FIELDS):
         raise OptionError(
-            f"a pattern cannot be looked for in {' or '.join(UNSCANNED_FIELDS)} alone, nor with a cut-off; leave "
-            "these out"
+            f"a regex cannot search only {' or '.join(UNSCANNED_FIELDS)}, nor be combined with `cutoff`; remove these"
         )
     scope = SearchScope(store, query)
-    others = _prepare_other_conditions(store, query, scope)
+    conditions = _prepare_other_conditions(store, query, scope)
     wanted = view.page * view.sessions
-    watch = TimedPattern(query.regex)
-    found: dict[tuple[str, str], SessionHit] = {}
+    pattern = TimedPattern(query.regex)
+    sessions: dict[tuple[str, str], SessionHit] = {}
     for facts in scope.newest_sessions():
         family = (facts.agent, facts.root)
-        places = None if others is None else {one.at for one in others.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
-        if family in found or (places is not None and not places):
+        if family in sessions:
             continue
-        hits = tuple(_scan_session(store, facts.key, query, view, places, watch))
+        indexes: set[int] | None = None
+        if conditions is not None:
+            indexes = {hit.at for hit in conditions.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
+        hits = tuple(_scan_session(store, facts.key, query, view, indexes, pattern)) if indexes != set() else ()
         if hits:
-            found[family] = build_session_hit(
-                RankedSession(facts, float(len(hits)), len(hits)), hits[: view.messages], view
-            )
-        if len(found) > wanted:
+            ranked = RankedSession(facts, float(len(hits)), len(hits))
+            sessions[family] = build_session_hit(ranked, hits[: view.messages], view)
+        if len(sessions) > wanted:
             break
-    page = tuple(found.values())[wanted - view.sessions : wanted]
-    notes = ("the newest first: older ones were not looked at yet",) if len(found) > wanted else ()
-    return SearchResults(
-        query.words, page, len(found), page=view.page, notes=(*notes, *scope.notes), more=len(found) > wanted
-    )
+    page = tuple(sessions.values())[wanted - view.sessions : wanted]
+    more = len(sessions) > wanted
+    notes = ("newest sessions first; the search has not read older ones",) if more else ()
+    return SearchResults(query.words, page, len(sessions), view.page, more, notes=(*notes, *scope.notes))
 
 
 def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> CompiledQuery | None:
-    """What else is asked, if an index can tell it."""
+    """Compile the conditions that the index can answer, if any."""
     asks = query.words or query.phrases or query.prefixes or query.require or query.exclude or query.file
     return compile_query(store, query, only=scope.allowed, excluded=scope.excluded) if asks else None
 
 
 def _scan_session(
-    store: SessionStore, key: int, query: Query, view: SearchView, places: set[int] | None, watch: "TimedPattern"
+    store: SessionStore, key: int, query: Query, view: SearchView, indexes: set[int] | None, pattern: "TimedPattern"
 ) -> Iterator[SearchHit]:
-    """Every message of a session in which the pattern is found, in order."""
+    """Yield the matching messages of a session in order."""
     messages = store.messages(key)
     fields = {FIELD_BY_KIND.get(field, field) for field in query.fields}
-    for at, said in attribute_texts(messages):
-        message = messages[at]
-        if message.carried or (places is not None and at not in places) or not _matches_filters(message, query):
+    for index, texts in attribute_texts(messages):
+        message = messages[index]
+        if message.carried or (indexes is not None and index not in indexes) or not _matches_filters(message, query):
             continue
-        for piece in said:
-            if piece.field in fields and (query.everything or not piece.reason):
-                text = piece.text if view.reveal else redact(piece.text)
-                if marks := watch.find_matches(text):
-                    yield build_search_hit(
-                        message, at, piece.field, build_snippet(text, marks, view.context), float(len(marks))
-                    )
+        for attributed in texts:
+            if attributed.field in fields and (query.everything or not attributed.reason):
+                text = attributed.text if view.reveal else redact(attributed.text)
+                if marks := pattern.find_matches(text):
+                    snippet = build_snippet(text, marks, view.context)
+                    yield build_search_hit(message, index, attributed.field, snippet, float(len(marks)))
                     break
 
 
@@ -105,52 +103,49 @@ def _matches_filters(message: Message, query: Query) -> bool:
 
 
 class TimedPattern:
-    """A pattern, and how long it took so far."""
+    """A regex with a time limit over all texts."""
 
     def __init__(self, pattern: str) -> None:
         self._source, self._pattern = pattern, compile_pattern(pattern)
         self._seconds, self._characters = 0.0, 0
 
     def find_matches(self, text: str) -> list[TermMatch]:
-        """Where the pattern is found in a text."""
-        began = perf_counter()
+        """Return the matches in a text."""
+        started = perf_counter()
         try:
-            found = islice(self._pattern.finditer(text, timeout=TEXT_TIMEOUT_SECONDS), MARKS)
-            marks = [TermMatch(match.start(), match.end(), self._source) for match in found]
+            matches = islice(self._pattern.finditer(text, timeout=TEXT_TIMEOUT_SECONDS), MARKS)
+            marks = [TermMatch(match.start(), match.end(), self._source) for match in matches]
         except (TimeoutError, MemoryError, RecursionError) as error:
             raise self._timeout_error(f"one text of {len(text):,} characters") from error
-        self._seconds += perf_counter() - began
+        self._seconds += perf_counter() - started
         self._characters += len(text)
         if self._seconds > SCAN_SECONDS + self._characters / CHARACTERS_PER_SECOND:
             raise self._timeout_error(f"{self._characters:,} characters")
         return marks
 
     def _timeout_error(self, over: str) -> OptionError:
-        advice = "make it simpler: no repetition inside a repetition"
-        return OptionError(
-            f"the pattern {self._source[:60]!r} took too long, or too much memory, over {over}; {advice}"
-        )
+        advice = "simplify it, without nested repetitions"
+        return OptionError(f"the regex {self._source[:60]!r} needs too much time or memory for {over}; {advice}")
 
 
 _LARGE_REPEAT = re.compile(r"[{,]0*[1-9]\d{4,}[,}]")
-
-
-"""Nothing can stop the engine while it counts that far."""
+"""Regex for a large repeat count, which no timeout can interrupt."""
 
 
 @lru_cache(maxsize=8)
 def compile_pattern(pattern: str) -> Any:
-    """The pattern, ready to run."""
+    """Compile a regex."""
     try:
         import regex  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise OptionError(
-            "a search by a pattern needs the regex package, which can stop one that runs away: "
-            "pip install 'thresher[patterns]'"
+            "searching by regex needs the `regex` package, which supports timeouts: pip install 'thresher[patterns]'"
         ) from error
     if len(pattern) > MAX_PATTERN_LENGTH or _LARGE_REPEAT.search(pattern):
-        raise OptionError(f"the pattern {pattern[:60]!r} is too long, or repeats something too often; make it simpler")
+        raise OptionError(
+            f"the regex {pattern[:60]!r} is too long or has a repeat count that is too large; simplify it"
+        )
     try:
         return regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-        raise OptionError(f"{pattern[:60]!r} is no pattern: {error}") from error
+        raise OptionError(f"invalid regex {pattern[:60]!r}: {error}") from error

@@ -1,12 +1,12 @@
-"""A search, from the question to what is shown of the answer.
+"""Search the archive and build the results to show.
 
-What may answer is settled before anything is counted or cut off: the session that asks and its family, sub-agents,
-and all that a filter rules out never take a place. Then sessions are ranked, and only of those on the page are
-messages fetched from the archive, for the pieces that are shown.
+Excluded sessions (the current one and its family, sub-agents, and those that a filter excludes) are removed before
+counting and truncation, so they never replace another result. Then the sessions are ranked, and only messages of the
+requested page are read from the archive.
 
-A session that only asked the same question holds its words better than any that answers it. So where a session's best
-message is little more than the question, nothing else in it bears on it and nothing was done about it, it goes behind
-the best of the others.
+A session that only asked the same question contains its words more often than any session that answers it. So a
+session ranks behind the others if its best message is little more than the question, nothing else in it is relevant,
+and no action followed.
 """
 
 import shlex
@@ -22,7 +22,7 @@ from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.memory_tools import classify_recall
 from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
-from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession
+from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
@@ -36,20 +36,20 @@ from thresher.model.tool_calls import describe_tool_call
 from thresher.transcripts import TranscriptFormat, find_format
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
-"""Kinds that are told apart only in the index."""
+"""Kinds that exist only in the index, with the field of their texts."""
 KIND_WEIGHTS = [KIND_VALUES.get(kind, 1.0) for kind in TEXT_KINDS]
 CANDIDATES = 120
-"""Sessions, best first, that are looked at one by one."""
+"""Minimum number of best sessions to load and rank."""
 LOOKAHEAD_SESSIONS = 10
-"""Sessions beyond the page that may move up into it."""
+"""Number of sessions after the page that reranking may move into it."""
 MESSAGES_PER_SESSION = 12
-"""Messages a session, on average, that are looked at at once."""
+"""Average number of messages per session to fetch at once."""
 MAX_FOLLOW_UP_MESSAGES = 12
-"""Messages after a prompt in which it is looked for what was done."""
+"""Number of messages after a prompt to check for actions."""
 
 
 class SearchView(NamedTuple):
-    """How much of an answer is shown."""
+    """Size of a result page and its snippets."""
 
     sessions: int = 10
     messages: int = 5
@@ -61,50 +61,48 @@ class SearchView(NamedTuple):
 def search_archive(
     store: SessionStore, query: Query, view: SearchView, weights: RankingWeights = RANKING
 ) -> SearchResults:
-    """The sessions that answer a query, one page of them."""
-    with store.message_reader() as message:  # all along: who closes a database last has to tidy it up
+    """Return one page of the sessions that match a query."""
+    with store.message_reader() as message:  # keep the connection open, since SQLite cleans up when the last one closes
         scope = SearchScope(store, query)
-        asked = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
-        if asked is None:
-            return SearchResults(
-                query=query.words, sessions=(), found=0, page=view.page, notes=("nothing is remembered yet",)
-            )
-        matches = asked.match_counts()
+        compiled = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
+        if compiled is None:
+            return SearchResults(query.words, (), 0, view.page, notes=("the archive is empty",))
+        matches = compiled.match_counts()
         if query.rank == "matches":
-            matches, _ = asked.message_matches(matches.keys())
-        texts = asked.best_matches(MAX_RANKED_TEXTS)
-        found, makers, why = adjust_for_commits(score_sessions(asked, matches, texts), asked, store)
-        best = sorted(found, key=Counter(matches).__getitem__, reverse=True)
-        best.sort(key=found.__getitem__, reverse=True)
+            matches, _ = compiled.message_matches(matches.keys())
+        texts = compiled.best_matches(MAX_RANKED_TEXTS)
+        scores, makers, commit_notes = adjust_for_commits(score_sessions(compiled, matches, texts), compiled, store)
+        best_keys = sorted(scores, key=Counter(matches).__getitem__, reverse=True)
+        best_keys.sort(key=scores.__getitem__, reverse=True)
         if query.rank == "matches":
-            best = sorted(matches, key=matches.__getitem__, reverse=True)
-        start = (view.page - 1) * view.sessions
-        looked_at = max(CANDIDATES, start + 2 * view.sessions)
-        ranked = rank_sessions(store.find_sessions(best[:looked_at]), found, matches, asked)
-        shower = HitBuilder(message, asked, view)
-        page = shower.rerank(ranked, start + view.sessions, texts, makers)[start : start + view.sessions]
-        exact = shower.prefetch([one.session.key for one in page])
-        shown = tuple(shower.build_session(one._replace(matches=exact.get(one.session.key, 0))) for one in page)
+            best_keys = sorted(matches, key=matches.__getitem__, reverse=True)
+        start, stop = (view.page - 1) * view.sessions, view.page * view.sessions
+        loaded = max(CANDIDATES, start + 2 * view.sessions)
+        ranked = rank_sessions(store.find_sessions(best_keys[:loaded]), scores, matches, compiled)
+        builder = HitBuilder(message, compiled, view)
+        page = builder.rerank(ranked, stop, texts, makers)[start:stop]
+        match_counts = builder.prefetch([one.session.key for one in page])
+        page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
         return SearchResults(
             query=query.words,
-            sessions=shown,
-            found=len(ranked) if len(best) <= looked_at else len(best),
-            more=len(ranked) > start + view.sessions,
+            sessions=tuple(map(builder.build_session, page)),
+            found=len(ranked) if len(best_keys) <= loaded else len(best_keys),
+            more=len(ranked) > stop,
             page=view.page,
-            excluded=_count_excluded(asked, scope),
-            notes=(*scope.notes, *why, *_unknown_word_notes(store, query)),
+            excluded=_count_excluded(compiled, scope),
+            notes=(*scope.notes, *commit_notes, *_unknown_word_notes(store, query)),
         )
 
 
 def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
-    """A word on words that nothing here has: often they are typed wrong."""
-    spoken = [word for word in query.words.split() if tokenize_words(word)]
-    missing = [word for word in spoken[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
-    return [f"no text here has {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
+    """Return a note about query words that no text contains, which are often misspelled."""
+    words = [word for word in query.words.split() if tokenize_words(word)]
+    missing = [word for word in words[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
+    return [f"no archived text contains {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
 
 
 class SearchScope:
-    """Which sessions may answer."""
+    """Sessions that a query includes and excludes."""
 
     def __init__(self, store: SessionStore, query: Query) -> None:
         self.allowed: frozenset[int] | None = None
@@ -121,19 +119,19 @@ class SearchScope:
         if query.current and not query.everything:
             self.current_family = _find_family_keys(store, query.current)
             if not self.current_family:
-                self.notes.append(
-                    f"the current session {query.current} is not known here yet, so nothing of it is left out"
-                )
+                self.notes.append(f"the current session {query.current} is not archived yet, so it is not excluded")
 
     def newest_sessions(self) -> list[ArchivedSession]:
-        """All of them, the newest first."""
-        known = (row.session for row in self._store.archive.find_sessions(self._filter) if row.key not in self.excluded)
-        kept = (one for one in known if self._query.everything or not one.made_by)
-        return sorted(kept, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
+        """Return the included sessions, newest first."""
+        included = (
+            row.session for row in self._store.archive.find_sessions(self._filter) if row.key not in self.excluded
+        )
+        searched = (one for one in included if self._query.everything or not one.made_by)
+        return sorted(searched, key=lambda one: one.ended.timestamp() if one.ended else 0.0, reverse=True)
 
     @property
     def excluded(self) -> frozenset[int]:
-        """Sessions that may not answer."""
+        """Keys of excluded sessions."""
         return self.hidden_subagents | self.current_family
 
 
@@ -142,25 +140,20 @@ def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
     return frozenset(one.key for agent, root in families for one in store.find_sessions(agent=agent, root=root))
 
 
-def to_storable_text(text: str) -> str:
-    """Text as a table can hold it: half a character has no place there."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _count_excluded(asked: CompiledQuery, scope: SearchScope) -> dict[str, int]:
-    """What matches too and was left out, by the reason."""
-    told: dict[str, int] = {}
-    if not asked.query.everything:
-        told |= {EXCLUSION_REASONS[code]: many for code, many in asked.excluded_counts().items()}
+def _count_excluded(compiled: CompiledQuery, scope: SearchScope) -> dict[str, int]:
+    """Return the number of excluded matches by reason."""
+    counts: dict[str, int] = {}
+    if not compiled.query.everything:
+        counts |= {EXCLUSION_REASONS[code]: count for code, count in compiled.excluded_counts().items()}
     for name, sessions in (("sub-agent", scope.hidden_subagents), ("current session", scope.current_family)):
         if sessions:
-            told[name] = asked.count_in_sessions(sessions)
-    told["before a recall"] = asked.count_cut_off()
-    return {reason: many for reason, many in told.items() if many}
+            counts[name] = compiled.count_in_sessions(sessions)
+    counts["before a recall"] = compiled.count_cut_off()
+    return {reason: count for reason, count in counts.items() if count}
 
 
 class MatchedMessage(NamedTuple):
-    """A message that matches, with the piece of it that does best."""
+    """A matching message with its best text."""
 
     hit: IndexHit
     message: Message
@@ -169,10 +162,10 @@ class MatchedMessage(NamedTuple):
 
 
 class HitBuilder:
-    """Fetches what is shown of sessions, each message once."""
+    """Builds search results and caches each message."""
 
     def __init__(self, message: Callable[[int, int], Message], asked: CompiledQuery, view: SearchView) -> None:
-        """`message` gives one by its session and place."""
+        """`message` returns a message by session and index."""
         self._read_message, self._runner, self._view = message, asked, view
         self._weights = asked.weights
         query = asked.query
@@ -186,171 +179,165 @@ class HitBuilder:
     def rerank(
         self, ranked: Sequence[RankedSession], wanted: int, texts: Sequence[IndexHit], makers: Collection[int]
     ) -> list[RankedSession]:
-        """The same sessions; those that only asked, by the texts that match best, are behind, but for `makers`."""
+        """Move sessions that only asked the question behind the others, except for `makers`."""
         if self._runner.query.rank == "matches":
             return list(ranked)
-        near = ranked[: wanted + LOOKAHEAD_SESSIONS]
-        facts = {one.session.key: one.session for one in near}
-        best: dict[int, list[IndexHit]] = {key: [] for key in facts}
-        for text in _sort_by_value(text for text in texts if text.session in best):
-            best[text.session].append(text)
-        asking = {key for key in best.keys() - makers if self._is_question_only(facts[key], best[key])}
-        highest = max((one.score for one in near if one.session.key not in asking), default=0.0)
-        most = self._weights.question_only_cap * highest if highest > self._weights.min_other else 1.0
-        looked = [
-            one._replace(score=min(most, self._weights.question_only * one.score)) if one.session.key in asking else one
-            for one in near
-        ]
-        return [*sorted(looked, key=lambda one: -one.score), *ranked[wanted + LOOKAHEAD_SESSIONS :]]
+        head = list(ranked[: wanted + LOOKAHEAD_SESSIONS])
+        facts = {one.session.key: one.session for one in head}
+        best_texts: dict[int, list[IndexHit]] = {key: [] for key in facts}
+        for text in _sort_by_value(text for text in texts if text.session in best_texts):
+            best_texts[text.session].append(text)
+        asking = {key for key in best_texts.keys() - makers if self._is_question_only(facts[key], best_texts[key])}
+        highest = max((one.score for one in head if one.session.key not in asking), default=0.0)
+        score_cap = self._weights.question_only_cap * highest if highest > self._weights.min_other else 1.0
+        for index, one in enumerate(head):
+            if one.session.key in asking:
+                head[index] = one._replace(score=min(score_cap, self._weights.question_only * one.score))
+        return [*sorted(head, key=lambda one: -one.score), *ranked[len(head) :]]
 
     def _is_question_only(self, facts: ArchivedSession, best: Sequence[IndexHit]) -> bool:
-        """Whether the question itself is what matches: a prompt is best by far, and nothing but a recall came of it."""
-        prompts = [one for one in best[:2] if ROLES[one.role] == "user" and one.at >= 0]
-        others = max((one.score for one in best if ROLES[one.role] != "user" and not one.derived), default=0.0)
+        """Return whether only the question itself matches: the best match is a prompt without a follow-up action."""
+        prompts = [hit for hit in best[:2] if ROLES[hit.role] == "user" and hit.at >= 0]
+        others = max((hit.score for hit in best if ROLES[hit.role] != "user" and not hit.derived), default=0.0)
         return any(
-            others < self._weights.min_answer * one.score
-            and self.is_question(self._load_match(one))
-            and not self._is_acted_on(one, facts.messages)
-            for one in prompts
+            others < self._weights.min_answer * hit.score
+            and self.is_question(self._load_match(hit))
+            and not self._is_acted_on(hit, facts.messages)
+            for hit in prompts
         )
 
     def _is_acted_on(self, prompt: IndexHit, messages: int) -> bool:
-        """Whether something was changed or run for a prompt, before the next one."""
+        """Return whether an edit or command follows a prompt, before the next one."""
         for at in range(prompt.at + 1, min(prompt.at + 1 + MAX_FOLLOW_UP_MESSAGES, messages)):
             message = self._read_message(prompt.session, at)
             if message.role == "user" and message.author == "human":
                 return False
-            if any(
-                describe_tool_call(call).category in ("file_edit", "execution")
-                for call in message.calls
-                if not classify_recall(call)
-            ):
+            calls = (describe_tool_call(call) for call in message.calls if not classify_recall(call))
+            if any(call.category in ("file_edit", "execution") for call in calls):
                 return True
         return False
 
-    def is_question(self, shown: MatchedMessage) -> bool:
-        """Whether a prompt says little more than the question does.
+    def is_question(self, match: MatchedMessage) -> bool:
+        """Return whether a prompt says little more than the question.
 
-        One or two words are in many an order; there it must ask, too.
+        One or two words appear in many prompts, so then the prompt must end with a question mark.
         """
-        if shown.message.author != "human" or shown.message.role != "user":
+        if match.message.author != "human" or match.message.role != "user":
             return False
-        if len(self._runner.terms) < 3 and not shown.best_text.text.rstrip().endswith(("?", "？")):
+        if len(self._runner.terms) < 3 and not match.best_text.text.rstrip().endswith(("?", "？")):
             return False
-        said = content_words(tokenize_words(shown.best_text.text[:2000]))
-        return len(frozenset(said) & frozenset(self._runner.terms)) >= self._weights.question_similarity * len(said)
+        prompt_words = frozenset(content_words(tokenize_words(match.best_text.text[:2000])))
+        shared = prompt_words.intersection(self._runner.terms)
+        return len(shared) >= self._weights.question_similarity * len(prompt_words)
 
     def best_messages(self, key: int, matches: int) -> list[MatchedMessage]:
-        """The best messages of a session that match, best first; so many match in all."""
+        """Return the best matching messages of a session, best first."""
         if key not in self._best:
             self._best[key] = _sort_by_value(self._runner.best_matches(self._texts_per_session, [key]))
         by_message: dict[int, IndexHit] = {}
-        for one in self._best[key]:
-            if one.at >= 0:
-                by_message.setdefault(one.at, one)
-        return [self._load_match(one) for one in islice(by_message.values(), min(self._view.messages, matches))]
+        for hit in self._best[key]:
+            if hit.at >= 0:
+                by_message.setdefault(hit.at, hit)
+        return [self._load_match(hit) for hit in islice(by_message.values(), min(self._view.messages, matches))]
 
     def prefetch(self, keys: Collection[int]) -> Mapping[int, int]:
-        """Look for the best messages of several sessions at once; gives back how many match in each."""
-        most = MESSAGES_PER_SESSION * len(keys)
-        matches, texts = self._runner.message_matches(keys, most, self._texts_per_session)
-        best, own = _by_session(texts[:most]), _by_session(texts)
+        """Fetch the best messages of several sessions at once; return the number of matches in each."""
+        limit = MESSAGES_PER_SESSION * len(keys)
+        matches, texts = self._runner.message_matches(keys, limit, self._texts_per_session)
+        best, hits_by_session = _by_session(texts[:limit]), _by_session(texts)
         for key in keys:
-            is_enough = len({one.at for one in best[key]}) >= min(self._view.messages, matches.get(key, 0))
-            self._best[key] = _sort_by_value(best[key] if is_enough else own[key][: self._texts_per_session])
+            is_enough = len({hit.at for hit in best[key]}) >= min(self._view.messages, matches.get(key, 0))
+            hits = best[key] if is_enough else hits_by_session[key][: self._texts_per_session]
+            self._best[key] = _sort_by_value(hits)
         return matches
 
-    def _load_match(self, found: IndexHit) -> MatchedMessage:
-        if found not in self._matched:
-            self._matched[found] = self._match_message(found, self._read_message(found.session, found.at))
-        return self._matched[found]
+    def _load_match(self, hit: IndexHit) -> MatchedMessage:
+        if hit not in self._matched:
+            self._matched[hit] = self._match_message(hit, self._read_message(hit.session, hit.at))
+        return self._matched[hit]
 
-    def _match_message(self, found: IndexHit, message: Message) -> MatchedMessage:
-        own = [piece for _, said in attribute_texts([message]) for piece in said]
-        field = FIELD_BY_KIND.get(TEXT_KINDS[found.kind], TEXT_KINDS[found.kind])
-        fitting = [
-            piece for piece in own if piece.field == field and EXCLUSION_REASONS.index(piece.reason) == found.reason
-        ]
-        kept = [piece if self._view.reveal else piece._replace(text=redact(piece.text)) for piece in fitting or own]
-        marked = [(piece, self._finder.find_matches(piece.text)) for piece in kept] or [
-            (AttributedText("human", ""), [])
-        ]
-        piece, marks = max(marked, key=lambda pair: len({mark.word for mark in pair[1]}))
-        return MatchedMessage(found, message, piece, marks)
+    def _match_message(self, hit: IndexHit, message: Message) -> MatchedMessage:
+        texts = [text for _, message_texts in attribute_texts([message]) for text in message_texts]
+        field = FIELD_BY_KIND.get(TEXT_KINDS[hit.kind], TEXT_KINDS[hit.kind])
+        fitting = [text for text in texts if text.field == field and EXCLUSION_REASONS.index(text.reason) == hit.reason]
+        redacted = [text if self._view.reveal else text._replace(text=redact(text.text)) for text in fitting or texts]
+        marked = [(text, self._finder.find_matches(text.text)) for text in redacted or [AttributedText("human", "")]]
+        text, marks = max(marked, key=lambda pair: len({mark.word for mark in pair[1]}))
+        return MatchedMessage(hit, message, text, marks)
 
-    def build_session(self, one: RankedSession) -> SessionHit:
-        """A session as it is shown."""
-        hits = tuple(self._hit(shown) for shown in self.best_messages(one.session.key, one.matches))
-        return build_session_hit(one, hits, self._view)
+    def build_session(self, ranked: RankedSession) -> SessionHit:
+        """Build the result of a session."""
+        hits = tuple(self._hit(match) for match in self.best_messages(ranked.session.key, ranked.matches))
+        return build_session_hit(ranked, hits, self._view)
 
-    def _hit(self, shown: MatchedMessage) -> SearchHit:
-        piece = build_snippet(shown.best_text.text, shown.marks, self._view.context)
-        found = shown.hit
-        return build_search_hit(shown.message, found.at, TEXT_KINDS[found.kind], piece, round(found.score, 4))
+    def _hit(self, match: MatchedMessage) -> SearchHit:
+        snippet = build_snippet(match.best_text.text, match.marks, self._view.context)
+        hit = match.hit
+        return build_search_hit(match.message, hit.at, TEXT_KINDS[hit.kind], snippet, round(hit.score, 4))
 
 
-def build_search_hit(message: Message, at: int, kind: str, piece: Snippet, score: float) -> SearchHit:
-    """A message with the piece of it that is shown."""
+def build_search_hit(message: Message, at: int, kind: str, snippet: Snippet, score: float) -> SearchHit:
+    """Build the hit for a message with its snippet."""
     return SearchHit(
         role=message.role,
         author=message.author,
         kind=kind,
-        text=piece.text,
-        marks=piece.marks,
+        text=snippet.text,
+        marks=snippet.marks,
         at=at,
         line=message.source.line if message.source else 0,
         time=message.time,
         score=score,
-        cut=piece.cut,
+        cut=snippet.cut,
     )
 
 
-def _by_session(found: Iterable[IndexHit]) -> Mapping[int, list[IndexHit]]:
-    texts: dict[int, list[IndexHit]] = defaultdict(list)
-    for one in found:
-        texts[one.session].append(one)
-    return texts
+def _by_session(hits: Iterable[IndexHit]) -> Mapping[int, list[IndexHit]]:
+    by_session: dict[int, list[IndexHit]] = defaultdict(list)
+    for hit in hits:
+        by_session[hit.session].append(hit)
+    return by_session
 
 
-def _sort_by_value(found: Iterable[IndexHit]) -> list[IndexHit]:
-    """What is said tells more than what is done; what was said out of a recall counts less."""
+def _sort_by_value(hits: Iterable[IndexHit]) -> list[IndexHit]:
+    """Sort by value: statements rank above actions, and derived texts have a lower weight."""
     return sorted(
-        found,
-        key=lambda one: one.score * KIND_WEIGHTS[one.kind] * (RANKING.derived if one.derived else 1.0),
+        hits,
+        key=lambda hit: hit.score * KIND_WEIGHTS[hit.kind] * (RANKING.derived if hit.derived else 1.0),
         reverse=True,
     )
 
 
-def build_session_hit(one: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
-    """A session with what is shown of it."""
-    facts = one.session
-    told = str if view.reveal else redact
+def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
+    """Build the result of a session from its hits."""
+    facts = ranked.session
+    clean = str if view.reveal else redact
     return SessionHit(
         id=facts.id,
         agent=facts.agent,
-        project=told(facts.project),
-        branch=told(facts.branch),
-        title=told(facts.title),
-        file=told(facts.file),
+        project=clean(facts.project),
+        branch=clean(facts.branch),
+        title=clean(facts.title),
+        file=clean(facts.file),
         line=hits[0].line if hits else 0,
-        score=round(one.score, 4),
-        matches=one.matches,
+        score=round(ranked.score, 4),
+        matches=ranked.matches,
         time=facts.ended or facts.started,
         hits=hits,
-        family=one.family,
+        family=ranked.family,
         parent=facts.parent if facts.subagent else "",
         gone=facts.gone,
-        resume=told(_build_resume_command(facts)),
+        resume=clean(_build_resume_command(facts)),
     )
 
 
 def _build_resume_command(facts: ArchivedSession) -> str:
-    """The command that goes on with a session, where its agent has one and the file is still there."""
+    """Return the command that resumes a session, if its agent has one and the file still exists."""
     try:
-        found = find_format(facts.agent)
-    except FormatError:  # of a package that is not installed any more
+        format = find_format(facts.agent)
+    except FormatError:  # its package was removed
         return ""
-    template = found.resume if isinstance(found, TranscriptFormat) else ""
+    template = format.resume if isinstance(format, TranscriptFormat) else ""
     if not template or facts.gone or facts.subagent:
         return ""
     command = template.format(id=shlex.quote(facts.id), file=shlex.quote(facts.file))

@@ -1,9 +1,8 @@
-"""Where in a text the words of a query stand, and the piece of it to show.
+"""Find query words in a text and build the snippet to show.
 
-The index knows which message matches, not where. So the words are looked for again: by the letters that a word and
-all its forms begin with, and each find is then checked by the index's own splitting and stemming. A piece has a third
-of its length before its best match and two thirds after; the best match begins the stretch in which most different
-words stand together.
+The index knows which message matches, but not where. So a regex finds candidates by the first letters that all forms
+of a word share, and the tokenizer of the index confirms each of them. A snippet has a third of its length before its
+best match and two thirds after it. The best match starts the passage with the most distinct words.
 """
 
 import re
@@ -14,14 +13,14 @@ from typing import NamedTuple
 from thresher.memory.index.tokenizer import split_unspaced_runs
 
 MIN_STEM_LENGTH = 3
-"""Letters of a word's beginning that are looked for: forms differ in their ends."""
+"""Minimum prefix of a word to search for; word forms differ in their ends."""
 MAX_MATCHES = 2000
-"""Finds in one text that are checked."""
+"""Maximum number of matches per text."""
 _SPACE = re.compile(r"\s+")
 
 
 class TermMatch(NamedTuple):
-    """Where a word of the query stands in a text."""
+    """A query word's position in a text."""
 
     start: int
     stop: int
@@ -29,7 +28,7 @@ class TermMatch(NamedTuple):
 
 
 class Snippet(NamedTuple):
-    """A piece of a text."""
+    """A passage of a text."""
 
     text: str
     marks: tuple[tuple[int, int], ...]
@@ -37,30 +36,30 @@ class Snippet(NamedTuple):
 
 
 class TermFinder:
-    """Finds the words of one query in texts."""
+    """Finds the words of a query in texts."""
 
     def __init__(self, terms: Iterable[str], phrases: Iterable[str], words: Callable[[str], list[str]]) -> None:
-        """`terms` as the index has them; `phrases` (unspaced text, quoted words) as they stand."""
+        """`terms` are words of the index; `phrases` match literally (text without spaces, quoted words)."""
         self._terms = frozenset(terms)
         self._words = words
-        begins = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
-        exact = sorted({re.escape(phrase.lower()) for phrase in phrases if phrase}, key=len, reverse=True)
-        self._pattern_text = "|".join([*exact, *(f"{begin}[^\\W_]*" for begin in reversed(begins))])
+        prefixes = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
+        literals = sorted({re.escape(phrase.lower()) for phrase in phrases if phrase}, key=len, reverse=True)
+        self._pattern_text = "|".join([*literals, *(f"{prefix}[^\\W_]*" for prefix in reversed(prefixes))])
         self._checked: dict[str, str] = {}
         self._exact = frozenset(phrase.lower() for phrase in phrases)
 
     def find_matches(self, text: str) -> list[TermMatch]:
-        """Every place, in order."""
+        """Return all matches in order."""
         if not self._pattern_text:
             return []
-        found: list[TermMatch] = []
-        # Lower case is searched several times as fast, where every character has one that is as long.
+        confirmed: list[TermMatch] = []
+        # A search in lower case is several times as fast, but only ASCII keeps its length.
         matches = self._in_lower_case.finditer(text.lower()) if text.isascii() else self._in_any_case.finditer(text)
         for match in matches:
-            found += self._confirm(text, match.start(), match.end())
-            if len(found) >= MAX_MATCHES:
+            confirmed += self._confirm(text, match.start(), match.end())
+            if len(confirmed) >= MAX_MATCHES:
                 break
-        return found
+        return confirmed
 
     @cached_property
     def _in_lower_case(self) -> re.Pattern[str]:
@@ -71,26 +70,26 @@ class TermFinder:
         return re.compile(self._pattern_text, re.IGNORECASE)
 
     def _confirm(self, text: str, start: int, stop: int) -> Iterator[TermMatch]:
-        piece = text[start:stop]
-        if piece.lower() in self._exact:
-            yield TermMatch(start, stop, piece.lower())
+        candidate = text[start:stop]
+        if candidate.lower() in self._exact:
+            yield TermMatch(start, stop, candidate.lower())
             return
-        if start and text[start - 1].isalpha() and (text[start - 1].islower() == piece[0].islower()):
+        if start and text[start - 1].isalpha() and (text[start - 1].islower() == candidate[0].islower()):
             return  # inside another word
-        hump = _first_word_end(piece)
-        word = self._find_term(piece[:hump])
+        end = _first_word_end(candidate)
+        word = self._find_term(candidate[:end])
         if word:
-            yield TermMatch(start, start + hump, word)
+            yield TermMatch(start, start + end, word)
 
-    def _find_term(self, piece: str) -> str:
-        """The term that a word is a form of, if any."""
-        if piece not in self._checked:
-            self._checked[piece] = next((word for word in self._words(piece) if word in self._terms), "")
-        return self._checked[piece]
+    def _find_term(self, word: str) -> str:
+        """Return the term that matches a form of a word, if any."""
+        if word not in self._checked:
+            self._checked[word] = next((token for token in self._words(word) if token in self._terms), "")
+        return self._checked[word]
 
 
 def _first_word_end(piece: str) -> int:
-    """Where the first word of an identifier ends: `tokenRefresh` at 5."""
+    """Return the end of the first word in an identifier, such as 5 for `tokenRefresh`."""
     for index in range(1, len(piece)):
         if piece[index].isupper() and not piece[index - 1].isupper():
             return index
@@ -98,7 +97,7 @@ def _first_word_end(piece: str) -> int:
 
 
 def build_snippet(text: str, marks: Sequence[TermMatch], length: int) -> Snippet:
-    """The piece to show: lines run together, `length` characters at most."""
+    """Build a snippet of at most `length` characters, on one line."""
     if len(text) <= length:
         return _flatten(text, marks, 0, len(text))
     best = _best(marks, length)
@@ -108,20 +107,20 @@ def build_snippet(text: str, marks: Sequence[TermMatch], length: int) -> Snippet
 
 
 def _best(marks: Sequence[TermMatch], length: int) -> int:
-    """Where the stretch begins that holds most different words; the earliest of equals."""
+    """Return the start of the first passage with the most distinct words."""
     best, most = marks[0].start if marks else 0, 0
-    reach, first = length - length // 3, 0
-    inside: dict[str, int] = {}
+    limit, first = length - length // 3, 0
+    counts: dict[str, int] = {}
     for mark in marks:
-        inside[mark.word] = inside.get(mark.word, 0) + 1
-        while mark.stop - marks[first].start > reach and marks[first] is not mark:
-            left = marks[first].word
-            inside[left] -= 1
-            if not inside[left]:
-                del inside[left]
+        counts[mark.word] = counts.get(mark.word, 0) + 1
+        while mark.stop - marks[first].start > limit and marks[first] is not mark:
+            dropped = marks[first].word
+            counts[dropped] -= 1
+            if not counts[dropped]:
+                del counts[dropped]
             first += 1
-        if len(inside) > most:
-            best, most = marks[first].start, len(inside)
+        if len(counts) > most:
+            best, most = marks[first].start, len(counts)
     return best
 
 
@@ -133,12 +132,12 @@ def _word_start(text: str, start: int) -> int:
 def _word_stop(text: str, stop: int) -> int:
     if stop >= len(text):
         return stop
-    space = max(text.rfind(sign, stop - 20, stop) for sign in (" ", "\n", "\t"))
+    space = max(text.rfind(blank, stop - 20, stop) for blank in (" ", "\n", "\t"))
     return space if space > 0 else stop
 
 
 def _flatten(text: str, marks: Collection[TermMatch], start: int, stop: int) -> Snippet:
-    """A stretch of the text as one line, with the marks in it moved along."""
+    """Return a passage as one line, with adjusted marks."""
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
     position, size = start, 0
@@ -159,5 +158,5 @@ def _flatten(text: str, marks: Collection[TermMatch], start: int, stop: int) -> 
 
 
 def split_unspaced(text: str) -> list[str]:
-    """Pairs of neighbouring signs in scripts without spaces, and signs that stand alone."""
-    return [run[at : at + 2] for run in split_unspaced_runs(text)[1] for at in range(max(1, len(run) - 1))]
+    """Return pairs of adjacent characters in scripts without spaces, and single characters."""
+    return [run[index : index + 2] for run in split_unspaced_runs(text)[1] for index in range(max(1, len(run) - 1))]

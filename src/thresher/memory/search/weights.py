@@ -1,7 +1,7 @@
-"""The tuned numbers of a search, in one table.
+"""Tuned constants of the search, in one place.
 
-They were chosen on 306 commits of recorded Claude Code sessions, each sought by its subject, and judged on the commits
-that were left out of the choice: `benchmarks/search.py tune` repeats it for those marked *tuned*. The others were set
+They were selected on 306 commits in recorded Claude Code sessions, with each commit subject as the query, and
+validated on held-out commits. `benchmarks/search.py tune` repeats this for those marked *tuned*. The others were set
 by hand.
 """
 
@@ -18,51 +18,51 @@ KIND_VALUES: dict[TextKind, float] = {
     "input": 0.6,
     "output": 0.3,
 }
-"""How much a text of each kind tells a person, of those that match alike; 1.0 for others."""
+"""Relevance of a matching text by kind; 1.0 for other kinds."""
 
 
 class RankingWeights(Struct, frozen=True, kw_only=True):
-    """Weights by which sessions are ranked."""
+    """Ranking weights."""
 
     adjacent_words: float = 0.15
-    """Added by two words side by side, as a share of the weight of the two."""
+    """Score of two adjacent words, as a share of their own score."""
     extra_text: float = 0.15
-    """Added by each further text of a message, as a share of the one before; tuned."""
+    """Share of each further text of a message, relative to the previous one; tuned."""
     message_shares: tuple[float, ...] = (1.0, 1 / 2, 1 / 3)
-    """Counted of a session's best messages; tuned."""
+    """Shares of a session's best messages; tuned."""
     title: float = 0.3
-    """Added by a title that holds all words, beside a best message of 1; tuned."""
+    """Score of a title that contains all words, where the best message scores 1; tuned."""
     edit: float = 1.2
-    """Weight of what was written into a file: it was done, where much else is only spoken of; tuned."""
+    """Weight of text written into a file, which is stronger evidence than a mention; tuned."""
     derived: float = 0.5
-    """Weight of a message that was said out of a recall."""
+    """Weight of a text derived from a recall."""
 
     commit_maker: float = 1.5
-    """Added for the session that made the commit, beside a best message of 1 and a title: it goes first."""
+    """Score for the session that made the commit, enough to rank it first (the best message scores 1)."""
     earlier_session: float = 0.6
-    """Added for the last session before the commit was seen; tuned."""
+    """Score for the last session before the commit was listed; tuned."""
     earlier_decay: float = 0.7
-    """The share of it for each session further back."""
+    """Share of that score for each earlier session, relative to the next one."""
     log_printer: float = 0.3
-    """The share of it for the session that showed the commit first."""
+    """Share of that score for the session that first listed the commit."""
     later_session: float = 0.5
-    """Weight of a session that began after the commit was seen."""
+    """Weight of a session that began after the commit was listed."""
     min_edits: int = 2
-    """Messages with edits that a session must have to count as one that may have made a commit; tuned."""
+    """Minimum number of edits for a session that may have made the commit; tuned."""
 
     question_similarity: float = 0.6
-    """The share of a prompt's words that are the question's, from which it is the question."""
+    """Minimum share of a prompt's words that the query contains, to count the prompt as the same question."""
     min_answer: float = 0.5
-    """How well something else in a session must match, beside the question, for it to be more than asked."""
+    """Minimum score of another message, relative to the prompt, for a session to be more than the question."""
     question_only: float = 0.4
-    """Weight of a session that only asked."""
+    """Weight of a session that only asked the question."""
     question_only_cap: float = 0.95
-    """The share of the best other session's score that it may have at most."""
+    """Maximum score of such a session, as a share of the best other session's score."""
     min_other: float = 0.1
-    """The score that another session must have to go before it."""
+    """Minimum score of another session to rank before it."""
 
     min_recalled_terms: float = 0.34
-    """The share of a question's words that a session must hold to speak of it."""
+    """Minimum share of a question's words for a recall result."""
 
 
 RANKING = RankingWeights()

@@ -1,13 +1,13 @@
-"""What could be kept if one knew what will be used: a way to measure all those by that have to guess.
+"""Oracle strategies, which know the future references: a reference for strategies that have to guess.
 
-The clairvoyant knows the needles of all calls to come. One copy of each is enough, and none is needed as long as a
-newer one is still to arrive: each needle counts on the lightest block that holds it. Where not all fits, that goes
-first whose next use is far, heavy and little: requests until then × tokens ÷ needles served there. It is no optimum
-(`bound` says what nobody can pass), only a plan that can be carried out.
+The oracle knows the references of all later calls. One copy of each is enough, and none is needed before the newest
+source has appeared, so each use is assigned to the lightest kept block that contains its references. If the blocks
+exceed the budget, the oracle drops the one with the largest value of calls until the next use x tokens / references
+served there. This is a greedy heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
 
-It drops single parts and asks nobody whether a request without them is legal: calls lose their results, system text
-goes when nothing will quote it. So it is a stronger yardstick than any way that an API would take. What came since the
-last call is always shown, and what a fetch brings back is the block that it was.
+The oracle drops single parts and does not check whether an API would accept the request: calls may lose their results,
+and unused system text is dropped. It can therefore do better than any strategy that an API
+accepts. It always sends everything since the last call, and treats a refetched text as the block that it copies.
 """
 
 from collections import Counter
@@ -25,96 +25,87 @@ from thresher.replay.trace import strip_line_numbers
 
 
 def oracle_strategy(budget: int) -> Strategy:
-    """Before each call, drop what will not be used again, and then the worst until the rest fits."""
-
-    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
-        seer = _OracleSelection(feed, referee)
-
-        def ask(_: float | None) -> list[RequestPiece]:
-            seer.take_new_messages()
-            seer.drop_unused()
-            seer.shrink_to(budget)
-            return seer.build_request()
-
-        return ask
-
-    return Strategy("oracle", start, budget)
+    """Before each call, drop unused blocks, then the worst ones until the rest fits."""
+    return _make_strategy("oracle", budget, trigger=-1, low=budget)
 
 
 def batched_oracle_strategy(budget: int) -> Strategy:
-    """Drop nothing until the budget is passed; then what will not be used again, and the worst until a share of it."""
+    """Above the budget, drop unused blocks, then the worst ones down to a share of the budget."""
+    return _make_strategy("oracle-batched", budget, trigger=budget, low=round(budget * LOW_WATER_SHARE))
 
-    def start(feed: ReplayConversation, referee: ResidencyChecker) -> RequestBuilder:
-        seer = _OracleSelection(feed, referee)
 
-        def ask(_: float | None) -> list[RequestPiece]:
-            seer.take_new_messages()
-            if seer.tokens > budget:
-                seer.drop_unused()
-                seer.shrink_to(round(budget * LOW_WATER_SHARE))
-            return seer.build_request()
+def _make_strategy(name: str, budget: int, *, trigger: int, low: int) -> Strategy:
+    def start(conversation: ReplayConversation, checker: ResidencyChecker) -> RequestBuilder:
+        selection = _OracleSelection(conversation, checker)
 
-        return ask
+        def build_request(_: float | None) -> list[RequestPiece]:
+            selection.take_new_messages()
+            if selection.tokens > trigger:
+                selection.drop_unused()
+                selection.shrink_to(low)
+            return selection.build_request()
 
-    return Strategy("oracle-batched", start, budget)
+        return build_request
+
+    return Strategy(name, start, budget)
 
 
 class _FutureUse(NamedTuple):
-    """Needles of one call that stand in the same blocks."""
+    """References of one call that have the same sources."""
 
     number: int
     call: int
     sources: frozenset[int]
     reference_count: int
     available_from: int
-    """The call that sees the newest of the sources: older copies need not last until then."""
+    """The first call that sees the newest source; older copies are not needed before it."""
 
 
 class _FutureUses:
-    """What will be used: the wants of all calls, by when and where one looks for them."""
+    """The uses of all calls, indexed by call, by block and by first availability."""
 
-    def __init__(self, referee: ResidencyChecker) -> None:
-        self.by_call: list[list[_FutureUse]] = [[] for _ in referee.references]
+    def __init__(self, checker: ResidencyChecker) -> None:
+        self.by_call: list[list[_FutureUse]] = [[] for _ in checker.references]
         self.by_block: dict[int, list[_FutureUse]] = {}
-        self.by_available_call: list[list[_FutureUse]] = [[] for _ in referee.references]
+        self.by_available_call: list[list[_FutureUse]] = [[] for _ in checker.references]
         number = 0
-        for call, needles in enumerate(referee.references):
-            for sources, count in Counter(needle.sources for needle in needles).items():
-                wakes = referee.trace.blocks[max(sources)].visible
-                want = _FutureUse(number, call, sources, count, wakes)
+        for call, references in enumerate(checker.references):
+            for sources, count in Counter(reference.sources for reference in references).items():
+                wakes = checker.trace.blocks[max(sources)].visible
+                use = _FutureUse(number, call, sources, count, wakes)
                 number += 1
-                self.by_call[call].append(want)
-                self.by_available_call[wakes].append(want)
+                self.by_call[call].append(use)
+                self.by_available_call[wakes].append(use)
                 for block in sources:
-                    self.by_block.setdefault(block, []).append(want)
+                    self.by_block.setdefault(block, []).append(use)
 
 
 class _OracleSelection:
-    """What is held, by the number of its block (what is no block has a negative one), and what for."""
+    """The kept pieces by block number (negative if not a block), and the future uses assigned to them."""
 
-    def __init__(self, feed: ReplayConversation, referee: ResidencyChecker) -> None:
-        self._conversation = feed
-        self._future = _FutureUses(referee)
-        self._numbers = {block.place: number for number, block in enumerate(referee.trace.blocks)}
+    def __init__(self, conversation: ReplayConversation, checker: ResidencyChecker) -> None:
+        self._conversation = conversation
+        self._future = _FutureUses(checker)
+        self._numbers = {block.place: number for number, block in enumerate(checker.trace.blocks)}
         self._newest_block_by_text: dict[str, int] = {}
-        """The newest block of a text."""
+        """The newest block of each text."""
         self._kept_pieces: dict[int, RequestPiece] = {}
         self._uses_by_block: dict[int, dict[int, list[_FutureUse]]] = {}
-        """For a block that is held, the wants that count on it, by their call."""
+        """For each kept block, the uses assigned to it, by call."""
         self._block_by_use: dict[int, int] = {}
-        """The block that a want counts on."""
+        """The block that each use is assigned to."""
         self._call = -1
         self._messages = 0
         self._recorded_count = 0
         self._next_extra_number = 0
         self._new_blocks: set[int] = set()
-        self.tokens = sum(piece.tokens for piece in feed.tool_pieces)
+        self.tokens = sum(piece.tokens for piece in conversation.tool_pieces)
 
     def take_new_messages(self) -> None:
-        """Take in what came, for the next call."""
+        """Add the messages since the last call and move on to the next call."""
         future = self._future
-        for want in future.by_call[self._call] if self._call >= 0 else ():
-            self._release(want)
+        for use in future.by_call[self._call] if self._call >= 0 else ():
+            self._release(use)
         self._call += 1
         self._new_blocks = {
             number
@@ -122,34 +113,30 @@ class _OracleSelection:
             for number in self._keep_message(message)
         }
         self._messages = len(self._conversation.messages)
-        for want in future.by_available_call[self._call]:
-            self._assign(want)
+        for use in future.by_available_call[self._call]:
+            self._assign(use)
 
     def drop_unused(self) -> None:
-        """Drop what is old and of no use any more."""
-        for number in [
-            number
-            for number in self._kept_pieces
-            if number not in self._uses_by_block and number not in self._new_blocks
-        ]:
+        """Drop old blocks without a future use."""
+        for number in self._kept_pieces.keys() - self._uses_by_block.keys() - self._new_blocks:
             self._drop(number)
 
     def shrink_to(self, low: int) -> None:
-        """Drop what is old, the worst first, until so much is left."""
+        """Drop old blocks, the worst first, until at most `low` tokens remain."""
         if self.tokens <= low:
             return
         worst = [(-self._score(number), number) for number in self._kept_pieces if number not in self._new_blocks]
         heapify(worst)
         while self.tokens > low and worst:
             score, number = heappop(worst)
-            # A want that lost its copy may count on this one since.
+            # Uses that lost their copy may have moved to this block since.
             if -self._score(number) > score:
                 heappush(worst, (-self._score(number), number))
             else:
                 self._drop(number)
 
     def build_request(self) -> list[RequestPiece]:
-        """What is held, in the order that it came in."""
+        """Return the kept pieces in order."""
         return [*self._conversation.tool_pieces, *self._kept_pieces.values()]
 
     def _score(self, number: int) -> float:
@@ -157,55 +144,51 @@ class _OracleSelection:
         if due is None:
             return inf
         call = min(due)
-        return (
-            (call + 1 - self._call) * self._kept_pieces[number].tokens / sum(want.reference_count for want in due[call])
-        )
+        references = sum(use.reference_count for use in due[call])
+        return (call + 1 - self._call) * self._kept_pieces[number].tokens / references
 
     def _keep_message(self, message: Message) -> Iterator[int]:
-        """Hold the pieces of a message; one that was not recorded brings a block again."""
+        """Keep the pieces of a message and yield their numbers. A refetched text counts as its block."""
         messages = self._conversation.recording.trace.history.messages
-        recorded = self._recorded_count < len(messages) and messages[self._recorded_count] is message
+        is_recorded = self._recorded_count < len(messages) and messages[self._recorded_count] is message
         for index, piece in enumerate(self._conversation.make_message_pieces(message)):
-            found = (
-                self._numbers.get(Place(self._recorded_count, index))
-                if recorded
-                else self._newest_block_by_text.get(piece.text)
-            )
-            if found is None or found in self._kept_pieces:
+            if is_recorded:
+                number = self._numbers.get(Place(self._recorded_count, index))
+            else:
+                number = self._newest_block_by_text.get(piece.text)
+            if number is None or number in self._kept_pieces:
                 self._next_extra_number -= 1
-                found = self._next_extra_number
-            elif recorded:
-                self._newest_block_by_text[strip_line_numbers(piece.text)] = self._newest_block_by_text[piece.text] = (
-                    found
-                )
-            self._kept_pieces[found] = piece
+                number = self._next_extra_number
+            elif is_recorded:
+                self._newest_block_by_text |= {strip_line_numbers(piece.text): number, piece.text: number}
+            self._kept_pieces[number] = piece
             self.tokens += piece.tokens
-            for want in () if recorded else self._future.by_block.get(found, ()):
-                if want.available_from < self._call <= want.call and want.number not in self._block_by_use:
-                    self._assign(want)
-            yield found
-        self._recorded_count += recorded
+            for use in () if is_recorded else self._future.by_block.get(number, ()):
+                if use.available_from < self._call <= use.call and use.number not in self._block_by_use:
+                    self._assign(use)
+            yield number
+        self._recorded_count += is_recorded
 
-    def _assign(self, want: _FutureUse) -> None:
-        """Let a want count on the lightest copy, if there is one."""
-        held = [number for number in want.sources if number in self._kept_pieces]
-        if held:
-            number = min(held, key=lambda one: (self._kept_pieces[one].tokens, one))
-            self._block_by_use[want.number] = number
-            self._uses_by_block.setdefault(number, {}).setdefault(want.call, []).append(want)
+    def _assign(self, use: _FutureUse) -> None:
+        """Assign a use to the lightest kept copy, if any."""
+        kept = [(self._kept_pieces[number].tokens, number) for number in use.sources if number in self._kept_pieces]
+        if kept:
+            _, number = min(kept)
+            self._block_by_use[use.number] = number
+            self._uses_by_block.setdefault(number, {}).setdefault(use.call, []).append(use)
 
     def _drop(self, number: int) -> None:
         self.tokens -= self._kept_pieces.pop(number).tokens
-        for wants in self._uses_by_block.pop(number, {}).values():
-            for want in wants:
-                del self._block_by_use[want.number]
-                self._assign(want)
+        for uses in self._uses_by_block.pop(number, {}).values():
+            for use in uses:
+                del self._block_by_use[use.number]
+                self._assign(use)
 
-    def _release(self, want: _FutureUse) -> None:
-        """Its call is over."""
-        number = self._block_by_use.pop(want.number, None)
-        # The first of the wants of one call takes the others along.
+    def _release(self, use: _FutureUse) -> None:
+        """Remove a use whose call is over."""
+        number = self._block_by_use.pop(use.number, None)
+        # The first use of a call removes the others with it.
         if number is not None and (due := self._uses_by_block.get(number)) is not None:
-            due.pop(want.call, None)
+            due.pop(use.call, None)
             if not due:
                 del self._uses_by_block[number]

@@ -1,9 +1,9 @@
-"""Ways that others ship as a library, run as they come: LangChain's two that need no model.
+"""Strategies from other libraries, run unmodified: the two LangChain trimmers that need no model.
 
-LangChain is no dependency: it is imported when a conversation starts, and whoever asks for one of these ways without
-it is told what to install. A library gets the rows of a feed as its own messages, and the feed's weights through its
-option for a counter; both edit a copy on every call and keep none of it. A message that comes out as it went in is
-sent as the row that it was.
+LangChain is not a dependency. It is imported when a conversation starts, and a missing package raises an `OptionError`
+that names it. The library gets the rows of the conversation as its own messages and the conversation's token counts
+through its counter option. Both trimmers edit a copy on every call and keep no state. A message that they return
+unchanged is sent as the original row.
 """
 
 import json
@@ -20,45 +20,45 @@ from thresher.replay.residency import ResidencyChecker
 from thresher.replay.simulate import Strategy
 
 LIBRARY_MODULES = {"langchain": "langchain", "langchain-core": "langchain_core"}
-"""What must be there, by the name that it is installed by."""
+"""Required modules by package name."""
 
 
 def find_missing_libraries() -> list[str]:
-    """The packages that these ways need and that are not installed."""
+    """Return the packages that these strategies need and that are not installed."""
     return [package for package, module in LIBRARY_MODULES.items() if find_spec(module) is None]
 
 
 def langchain_clear_strategy(budget: int) -> Strategy:
-    """`ClearToolUsesEdit`: over its trigger (100,000; the budget) all results but the newest 3 are cleared."""
+    """Run `ClearToolUsesEdit`: above its trigger (the budget; default 100,000) clear all but the newest 3 results."""
     _require_library("langchain")
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         edit = import_module("langchain.agents.middleware.context_editing").ClearToolUsesEdit(trigger=budget)
-        chat = _LangChainMessages(feed)
+        chat = _LangChainMessages(conversation)
 
-        def ask(_: float | None) -> list[RequestPiece]:
+        def build_request(_: float | None) -> list[RequestPiece]:
             shown = chat.update_messages()
             edit.apply(shown, count_tokens=chat.count_tokens)
             return chat.pieces(shown)
 
-        return ask
+        return build_request
 
     return Strategy("langchain-clear", start, budget)
 
 
 def langchain_trim_strategy(budget: int) -> Strategy:
-    """`trim_messages`, as its page says: the last messages that fit (the budget), from a human's on, and the system's.
+    """Run `trim_messages` as documented: system messages and the last messages that fit, starting with a human message.
 
-    Where no human's message is among the last ones that fit, as in a long run after one prompt, it returns nothing but
-    the system's: then that is what is sent.
+    If none of the last messages that fit is human, as in a long run after one prompt, it returns only the system
+    messages, and that is what the request contains.
     """
     _require_library("langchain-core")
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
         trim = import_module("langchain_core.messages.utils").trim_messages
-        chat = _LangChainMessages(feed)
+        chat = _LangChainMessages(conversation)
 
-        def ask(_: float | None) -> list[RequestPiece]:
+        def build_request(_: float | None) -> list[RequestPiece]:
             kept = trim(
                 chat.update_messages(),
                 max_tokens=budget,
@@ -69,13 +69,13 @@ def langchain_trim_strategy(budget: int) -> Strategy:
             )
             return chat.pieces(kept)
 
-        return ask
+        return build_request
 
     return Strategy("langchain-trim", start, budget)
 
 
 def to_chat_message(row: ConversationRow) -> dict[str, Any]:
-    """A row as OpenAI's chat message, which most libraries read; thinking and pictures are no part of it."""
+    """Convert a row to an OpenAI chat message, which most libraries accept, without thinking and images."""
     words = "\n".join(part_text(part) for part in row.parts if isinstance(part, Text | ToolResult))
     message: dict[str, Any] = {"role": row.role, "content": words}
     if row.role == "tool" and isinstance(row.parts[0], ToolResult):
@@ -93,7 +93,7 @@ def to_chat_message(row: ConversationRow) -> dict[str, Any]:
 
 
 def _to_json_object(arguments: str) -> str:
-    """Arguments as the JSON object that most insist on: free text is its only field."""
+    """Return arguments as the JSON object that most libraries require; free text becomes the field `input`."""
     try:
         named = isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
@@ -103,19 +103,19 @@ def _to_json_object(arguments: str) -> str:
 
 def _require_library(package: str) -> None:
     if package in find_missing_libraries():
-        raise OptionError(f"this way runs {package}, which is not installed: pip install {package}")
+        raise OptionError(f"this policy needs the package `{package}`. Install it with `pip install {package}`.")
 
 
 class _LangChainMessages:
-    """The rows of a feed as LangChain's messages; each knows its row by its id."""
+    """The rows of a conversation as LangChain messages. The message id is the row number."""
 
-    def __init__(self, feed: ReplayConversation) -> None:
-        self._conversation = feed
+    def __init__(self, conversation: ReplayConversation) -> None:
+        self._conversation = conversation
         self._convert = import_module("langchain_core.messages.utils").convert_to_messages
         self._messages: list[Any] = []
 
     def update_messages(self) -> list[Any]:
-        """All that has come, in a list of its own."""
+        """Return a new list of all messages so far."""
         known = len(self._messages)
         self._messages += self._convert([to_chat_message(row) for row in self._conversation.rows[known:]])
         for number, message in enumerate(self._messages[known:], known):
@@ -123,11 +123,11 @@ class _LangChainMessages:
         return list(self._messages)
 
     def count_tokens(self, messages: Sequence[Any]) -> int:
-        """What some messages weigh, as the library asks for it."""
+        """Count the tokens of messages: the library's counter option."""
         return sum(piece.tokens for message in messages for piece in self._message_pieces(message))
 
     def pieces(self, messages: Sequence[Any]) -> list[RequestPiece]:
-        """What is sent where the library sends these."""
+        """Return the pieces to send for these messages."""
         return [*self._conversation.tool_pieces, *chain.from_iterable(map(self._message_pieces, messages))]
 
     def _message_pieces(self, message: Any) -> tuple[RequestPiece, ...]:

@@ -1,11 +1,11 @@
-"""The rules by which others keep requests small, as they document or publish them, told again in few lines each.
+"""The published rules of other tools, reimplemented in a few lines each.
 
-Every rule is set to a budget, so that a curve can be drawn over it; each says what of it the budget stands for, and at
-which one it is as it comes. All weights are those of the feed, and all words that stand in for others are ours: a rule
-is what is tested here, not a wording. Where a rule leaves a result without its call, or cannot be told from what is
-written about it, the reading is the one that costs it least, and is said.
+Every rule scales to a budget, which gives a curve. Each docstring says which setting the budget
+scales and gives its default. Token counts come from the conversation, and replacement texts are ours, because the
+comparison is about rules and not about wording. Where a rule leaves a result without its call, or its documentation is
+ambiguous, the docstring says so and the code uses the interpretation that is most favorable to the rule.
 
-What is rewritten stays so: with all of these rules the part of a history that is rewritten only grows.
+Rewritten rows stay rewritten: under all these rules the rewritten part of a history only grows.
 """
 
 from collections import defaultdict
@@ -22,126 +22,120 @@ CLEARED = "[cleared to save context]"
 
 
 def clear_tool_uses_strategy(budget: int, *, keep: int = 3, at_least: int = 0) -> Strategy:
-    """Anthropic's `clear_tool_uses_20250919`: over 100,000 tokens (the budget) all results but the newest 3 go.
+    """Anthropic's `clear_tool_uses_20250919`: above 100,000 tokens (the budget) clear all results except the newest 3.
 
-    The client sends its whole history each time, so that is what is weighed, on every request anew; with `at_least`
-    nothing goes unless so many tokens would.
+    The client sends its full history each time, so every request is measured from scratch. With `at_least`, results are
+    cleared only if that many tokens are removed.
     """
-    return Strategy("clear-tool-uses", _make_clearing_start(budget, keep, at_least, stays=False), budget)
+    return _clearing_strategy("clear-tool-uses", budget, keep, at_least, is_sticky=False)
 
 
 def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int | None = None) -> Strategy:
-    """The kinder reading of it: what was cleared counts as cleared, and more goes when a fifth of the budget would."""
+    """A more favorable reading: cleared results stay cleared, and more follow once that removes 20 % of the budget."""
     least = budget // 5 if at_least is None else at_least
-    return Strategy("clear-tool-uses-sticky", _make_clearing_start(budget, keep, least, stays=True), budget)
+    return _clearing_strategy("clear-tool-uses-sticky", budget, keep, least, is_sticky=True)
 
 
 def swe_agent_strategy(budget: int, *, polling: int = 1) -> Strategy:
-    """SWE-agent's `last_n_observations`: all results but the last n (5) are masked; n is a 3,000th of the budget.
+    """SWE-agent's `last_n_observations`: mask all results except the last n (5); n is the budget / 3,000.
 
-    With `polling` the mask moves only every so many results.
+    With `polling`, the mask moves only once per that many results.
     """
     keep = max(1, budget // 3000)
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(feed)
+    def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
         masked = 0
 
-        def ask(_: float | None) -> list[RequestPiece]:
+        def update(_: range) -> None:
             nonlocal masked
-            shown.take_new_rows()
-            # The task counts as an observation there, one that is never masked.
-            wanted = (len(feed.result_rows) + 1) // polling * polling - keep - 1
-            for number in feed.result_rows[masked : max(masked, wanted)]:
-                lines = feed.rows[number].pieces[0].text.count("\n") + 1
-                shown.rewrite_row(number, f"[old output: {lines} lines left out]")
-            masked = max(masked, wanted)
-            return shown.pieces()
+            # SWE-agent counts the task as an observation that is never masked.
+            target = (len(conversation.result_rows) + 1) // polling * polling - keep - 1
+            for number in conversation.result_rows[masked : max(masked, target)]:
+                lines = conversation.rows[number].pieces[0].text.count("\n") + 1
+                rows.rewrite_row(number, f"[old output: {lines} lines left out]")
+            masked = max(masked, target)
 
-        return ask
+        return update
 
-    return Strategy("swe-agent", start, budget)
+    return _rewriting_strategy("swe-agent", budget, start)
 
 
 def openhands_strategy(budget: int) -> Strategy:
-    """OpenHands' observation masking: results before the last 100 events are masked; an event is 1,500 of the budget.
+    """OpenHands' observation masking: mask results before the last 100 events; 1,500 tokens of the budget per event.
 
-    An event is an action (a call, or words without one), a result, or a message.
+    An event is an action (a call, or text without one), a result, or a message.
     """
     window = max(1, budget // 1500)
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(feed)
+    def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
         events: list[int] = []
-        """The row that each event is of."""
+        """The row of each event."""
         passed = 0
 
-        def ask(_: float | None) -> list[RequestPiece]:
+        def update(new_rows: range) -> None:
             nonlocal passed
-            for number in shown.take_new_rows():
-                calls = sum(isinstance(part, ToolCall) for part in feed.rows[number].parts)
+            for number in new_rows:
+                calls = sum(isinstance(part, ToolCall) for part in conversation.rows[number].parts)
                 events.extend([number] * max(1, calls))
             for number in events[passed : max(passed, len(events) - window)]:
-                if feed.rows[number].role == "tool":
-                    shown.rewrite_row(number, "<MASKED>")
+                if conversation.rows[number].role == "tool":
+                    rows.rewrite_row(number, "<MASKED>")
             passed = max(passed, len(events) - window)
-            return shown.pieces()
 
-        return ask
+        return update
 
-    return Strategy("openhands", start, budget)
+    return _rewriting_strategy("openhands", budget, start)
 
 
 def opencode_strategy(budget: int) -> Strategy:
-    """opencode's prune: results before the newest 40,000 tokens of them are cleared, if that frees over 20,000.
+    """opencode's prune: clear results before the newest 40,000 tokens of results, if that frees more than 20,000.
 
-    It runs when an exchange is over, so before the next prompt, and passes over the last two exchanges: in a run after
-    one prompt it does nothing. Of the budget two thirds are protected, a third is the least that is freed: 60,000 is
-    what it comes with.
+    It runs after an exchange, so before the next prompt, and skips the last two exchanges. In a run after one prompt it
+    does nothing. Two thirds of the budget are protected and one third is the minimum to free, so a budget of 60,000
+    gives the defaults.
     """
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(feed)
-        answered = False
+    def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
+        is_answered = False
 
-        def ask(_: float | None) -> list[RequestPiece]:
-            nonlocal answered
-            for number in shown.take_new_rows():
-                if answered and _is_human_prompt(feed, number):
-                    _prune(feed, shown, number, protect=budget * 2 / 3, least=budget / 3)
-                    answered = False
-                answered = answered or feed.rows[number].role == "assistant"
-            return shown.pieces()
+        def update(new_rows: range) -> None:
+            nonlocal is_answered
+            for number in new_rows:
+                if is_answered and _is_human_prompt(conversation, number):
+                    _prune(conversation, rows, number, protect=budget * 2 / 3, least=budget / 3)
+                    is_answered = False
+                is_answered = is_answered or conversation.rows[number].role == "assistant"
 
-        return ask
+        return update
 
-    return Strategy("opencode", start, budget)
+    return _rewriting_strategy("opencode", budget, start)
 
 
 def cline_strategy(budget: int) -> Strategy:
-    """Cline's truncation: over its limit (the budget; 160,000 of 200,000) older reads of a file go, then old messages.
+    """Cline's truncation: above its limit (the budget; 160,000 of 200,000) drop older reads of a file, then old
+    messages.
 
-    Of a file that was read several times only the newest read stays. If that saves less than 30 %, half of what stands
-    between the first exchange and the end goes, or three quarters where there is twice as much as may be. What counts
-    is the last request with its answer. Its edits hand back whole files and so count as reads; those recorded here do
-    not. Results whose calls went go, too.
+    Only the newest read of each file is kept. If that saves less than 30 %, half of the messages after the first
+    exchange are dropped, or three quarters if the request is more than twice the limit. The size is that of the last
+    request and its response. In Cline, edits return whole files and count as reads; recorded edits do not. Results
+    whose calls are dropped are dropped too.
     """
-    return Strategy("cline", lambda feed, _: _ClineConversation(feed, budget).build_request, budget)
+    return Strategy("cline", lambda conversation, _: _ClineConversation(conversation, budget).build_request, budget)
 
 
 class _RewrittenRows:
-    """What is sent of each row that has come: its own pieces, or what stands in for them."""
+    """The rows of a conversation, each either unchanged or rewritten."""
 
-    def __init__(self, feed: ReplayConversation) -> None:
-        self._conversation = feed
+    def __init__(self, conversation: ReplayConversation) -> None:
+        self._conversation = conversation
         self._rows: list[tuple[RequestPiece, ...]] = []
         self.rewritten_rows: set[int] = set()
-        self.tokens = sum(piece.tokens for piece in feed.tool_pieces)
-        """What all of it weighs, and what it weighed before it was rewritten."""
+        self.tokens = sum(piece.tokens for piece in conversation.tool_pieces)
+        """Token count of all rows now, and before any rewrite."""
         self.original_tokens = self.tokens
 
     def take_new_rows(self) -> range:
-        """Take in what is new: the numbers of those rows."""
+        """Add the new rows and return their numbers."""
         new = range(len(self._rows), len(self._conversation.rows))
         for number in new:
             row = self._conversation.rows[number]
@@ -151,7 +145,7 @@ class _RewrittenRows:
         return new
 
     def rewrite_row(self, number: int, words: str) -> int:
-        """Put other words in place of a row's: the tokens that this saves."""
+        """Replace the text of a row and return the number of tokens saved."""
         changed = self._conversation.rewrite_row(self._conversation.rows[number], words)
         saved = self.row_tokens(number) - sum(piece.tokens for piece in changed)
         self._rows[number] = changed
@@ -160,88 +154,101 @@ class _RewrittenRows:
         return saved
 
     def row_tokens(self, number: int) -> int:
-        """What a row weighs as it is shown."""
+        """Token count of a row as it is now."""
         return sum(piece.tokens for piece in self._rows[number])
 
     def pieces(self, numbers: Iterable[int] | None = None) -> list[RequestPiece]:
-        """All of it, or some rows, behind the definitions of tools."""
+        """Return the tool definitions and the pieces of all rows or of the given ones."""
         rows = self._rows if numbers is None else [self._rows[number] for number in numbers]
         return [*self._conversation.tool_pieces, *chain.from_iterable(rows)]
 
 
-def _make_clearing_start(
-    trigger: int, keep: int, at_least: int, *, stays: bool
-) -> Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]:
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        shown = _RewrittenRows(feed)
+def _rewriting_strategy(
+    name: str, budget: int, start: Callable[[ReplayConversation, _RewrittenRows], Callable[[range], None]]
+) -> Strategy:
+    """Return a strategy that rewrites rows. `start` returns a function that gets the new rows of each call."""
+
+    def start_conversation(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+        rows = _RewrittenRows(conversation)
+        update = start(conversation, rows)
+
+        def build_request(_: float | None) -> list[RequestPiece]:
+            update(rows.take_new_rows())
+            return rows.pieces()
+
+        return build_request
+
+    return Strategy(name, start_conversation, budget)
+
+
+def _clearing_strategy(name: str, budget: int, keep: int, at_least: int, *, is_sticky: bool) -> Strategy:
+    def start(conversation: ReplayConversation, rows: _RewrittenRows) -> Callable[[range], None]:
         cleared = 0
 
-        def gain(numbers: Iterable[int]) -> int:
-            rows = [feed.rows[number] for number in numbers]
-            return sum(row.tokens - feed.rewrite_row(row, CLEARED)[0].tokens for row in rows)
+        def tokens_removed(numbers: Iterable[int]) -> int:
+            old = [conversation.rows[number] for number in numbers]
+            return sum(row.tokens - conversation.rewrite_row(row, CLEARED)[0].tokens for row in old)
 
-        def ask(_: float | None) -> list[RequestPiece]:
+        def update(_: range) -> None:
             nonlocal cleared
-            shown.take_new_rows()
-            old = feed.result_rows[cleared : max(cleared, len(feed.result_rows) - keep)]
-            saved = 0 if stays else shown.original_tokens - shown.tokens
-            if shown.tokens + saved > trigger and old and gain(old) + saved >= max(1, at_least):
+            old = conversation.result_rows[cleared : max(cleared, len(conversation.result_rows) - keep)]
+            saved = 0 if is_sticky else rows.original_tokens - rows.tokens
+            if rows.tokens + saved > budget and old and tokens_removed(old) + saved >= max(1, at_least):
                 for number in old:
-                    shown.rewrite_row(number, CLEARED)
+                    rows.rewrite_row(number, CLEARED)
                 cleared += len(old)
-            return shown.pieces()
 
-        return ask
+        return update
 
-    return start
-
-
-def _is_human_prompt(feed: ReplayConversation, number: int) -> bool:
-    """Whether a row is what a person said."""
-    message = feed.messages[feed.rows[number].first_message]
-    return feed.rows[number].role == "user" and message.role == "user" and message.author != "harness"
+    return _rewriting_strategy(name, budget, start)
 
 
-def _prune(feed: ReplayConversation, shown: _RewrittenRows, stop: int, *, protect: float, least: float) -> None:
-    """Clear the results before a row that lie deeper than what is protected, up to the newest that was cleared."""
-    found: list[int] = []
+def _is_human_prompt(conversation: ReplayConversation, number: int) -> bool:
+    """Report whether a row is a prompt that a person wrote."""
+    message = conversation.messages[conversation.rows[number].first_message]
+    return conversation.rows[number].role == "user" and message.role == "user" and message.author != "harness"
+
+
+def _prune(conversation: ReplayConversation, shown: _RewrittenRows, stop: int, *, protect: float, least: float) -> None:
+    """Clear unprotected results before a row, back to the newest one that is already cleared."""
+    deep_results: list[int] = []
     prompts = tokens = 0
     for number in range(stop - 1, -1, -1):
-        row = feed.rows[number]
-        prompts += _is_human_prompt(feed, number)
-        if prompts < 2 or row.role != "tool" or _tool_name(feed, row) == "skill":
+        row = conversation.rows[number]
+        prompts += _is_human_prompt(conversation, number)
+        if prompts < 2 or row.role != "tool" or _tool_name(conversation, row) == "skill":
             continue
         if number in shown.rewritten_rows:
             break
         tokens += row.tokens
         if tokens > protect:
-            found.append(number)
-    if sum(feed.rows[number].tokens for number in found) > least:
-        for number in found:
+            deep_results.append(number)
+    if sum(conversation.rows[number].tokens for number in deep_results) > least:
+        for number in deep_results:
             shown.rewrite_row(number, CLEARED)
 
 
-def _tool_name(feed: ReplayConversation, row: ConversationRow) -> str:
+def _tool_name(conversation: ReplayConversation, row: ConversationRow) -> str:
     result = row.parts[0]
-    return feed.tool_names.get(result.call_id, "").lower() if isinstance(result, ToolResult) else ""
+    return conversation.tool_names.get(result.call_id, "").lower() if isinstance(result, ToolResult) else ""
 
 
 class _ClineConversation:
-    """One conversation under Cline's rule; a message of it is all that one side says in a row."""
+    """One conversation under Cline's rule. Consecutive rows of one side form a message."""
 
     MIN_SAVED_SHARE = 0.3
 
-    def __init__(self, feed: ReplayConversation, limit: int) -> None:
-        self._conversation = feed
+    def __init__(self, conversation: ReplayConversation, limit: int) -> None:
+        self._conversation = conversation
         self._limit = limit
-        self._rewritten = _RewrittenRows(feed)
+        self._rewritten = _RewrittenRows(conversation)
         self._system_rows: list[int] = []
         self._messages: list[list[int]] = []
         """The rows of each message."""
         self._first_kept = 2
-        """The first message that stays, behind the first two."""
+        """The first kept message after the first two."""
         self._path_by_call: dict[str, str] = {}
-        """The file that a call reads, by the call's id."""
+        """The file that each call reads, by call id."""
         self._is_notice_written = False
 
     def build_request(self, _: float | None) -> list[RequestPiece]:
@@ -268,7 +275,7 @@ class _ClineConversation:
         return self._conversation.rows[message[0]].role == "assistant"
 
     def _last_request_tokens(self) -> int:
-        """What the last request weighed, and what was answered."""
+        """Token count of the last request and its response."""
         if len(self._messages) < 2:
             return 0
         rows = self._rows_to_send()
@@ -277,14 +284,14 @@ class _ClineConversation:
         return sum(piece.tokens for piece in self._rewritten.pieces(rows))
 
     def _rows_to_send(self) -> list[int]:
-        """The rows that are sent: of what stays behind a gap, no results in front."""
+        """Return the rows to send. After a gap, leading results are dropped because their calls are missing."""
         first, rest = self._messages[:2], self._messages[self._first_kept :]
         if self._first_kept > 2 and rest:
             rest = [[number for number in rest[0] if self._conversation.rows[number].role != "tool"], *rest[1:]]
         return [*self._system_rows, *chain.from_iterable(first), *chain.from_iterable(rest)]
 
     def _remove_duplicate_reads(self) -> float:
-        """Take out all reads of a file but the newest; the share that this saves."""
+        """Replace all reads of a file except the newest and return the share of tokens saved."""
         before = sum(piece.tokens for piece in self._rewritten.pieces(self._rows_to_send()))
         reads: dict[str, list[int]] = defaultdict(list)
         for number in chain.from_iterable(self._messages[self._first_kept :]):
@@ -308,7 +315,7 @@ class _ClineConversation:
             self._write_notice()
 
     def _write_notice(self) -> None:
-        """Say so in the first answer, in place of its words."""
+        """Replace the text of the first response by a notice."""
         for number in self._messages[1] if not self._is_notice_written else ():
             if any(isinstance(part, Text) for part in self._conversation.rows[number].parts):
                 self._rewritten.rewrite_row(number, "[some messages after this one were left out]")

@@ -1,10 +1,10 @@
-"""The ways of keeping requests small, by name: one row each. And the price lists, by theirs.
+"""Strategies by name, and price lists by name.
 
-A name means a preset or a policy of this package, one of the user's own presets, a rule that others follow, or a
-control (`random-1` is chance with another seed). `path/to/policy.py:name` is a policy in a file: anything that takes a
-history and gives edits. Behind one of ours a window's pace may stand, as JSON: `auto{"patience": 2}`; the rest of it is
-as by default, whatever is set. All that is needed to make a way again is its name, so a name is what goes to another
-process.
+A name is a preset or a policy of this package, a preset of the user, a rule of another tool, or a baseline (`random-1`
+is `random` with another seed). `path/to/policy.py:name` is a policy in a file: any callable that takes a history and
+returns edits. A window policy may be followed by thresholds as JSON: `auto{"patience": 2}`. Thresholds that are not
+listed there keep their default, regardless of the user's settings. A strategy can be created from its name alone, so
+only names are sent to worker processes.
 """
 
 import ast
@@ -34,23 +34,23 @@ from thresher.tokens.model_catalog import load_models
 from thresher.window import Thresholds
 
 StrategyFactory = Callable[[int, Rates], Strategy]
-"""A budget and what tokens cost, to a way."""
+"""Create a strategy from a budget and the rates."""
 PRICES = {
     "anthropic": ("claude-sonnet-4-6", False),
     "anthropic-1h": ("claude-sonnet-4-6", True),
     "openai": ("gpt-5.6-sol", False),
     "gemini": ("gemini-3.1-pro", False),
 }
-"""Whose rates a price list has, and whether of the cache that lasts an hour."""
+"""The model whose rates a price list has, and whether it uses the one-hour cache."""
 BUDGETS = (18_000, 27_000, 36_000, 48_000, 64_000, 90_000, 128_000, 180_000)
-"""Where curves are measured by default: smaller ones are slow and say little."""
+"""Default budgets of a curve. Smaller ones are slow to replay and say little."""
 SEED = 0
 
 
 def rates_for_price_list(name: str) -> Rates:
-    """The rates of a price list."""
+    """Return the rates of a price list."""
     if name not in PRICES:
-        raise OptionError(f"no price list is called `{name}`; there are {', '.join(PRICES)}")
+        raise OptionError(f"unknown price list `{name}`. Available: {', '.join(PRICES)}.")
     model, hour = PRICES[name]
     return rates_for_model(load_models()[model], hour=hour)
 
@@ -67,7 +67,7 @@ BASELINES: dict[str, StrategyFactory] = {
     "oracle": lambda budget, _: oracle.oracle_strategy(budget),
     ORACLE_BASELINE: lambda budget, _: oracle.batched_oracle_strategy(budget),
 }
-"""They keep whole blocks, and what is gone comes back only where it is fetched: the bound holds for all of them."""
+"""Strategies that drop whole blocks and bring none back without a refetch: the upper bound holds for them."""
 PEER_STRATEGIES: dict[str, StrategyFactory] = {
     "clear-tool-uses": lambda budget, _: peer_rules.clear_tool_uses_strategy(budget),
     "clear-tool-uses-sticky": lambda budget, _: peer_rules.clear_tool_uses_sticky_strategy(budget),
@@ -87,45 +87,45 @@ GROUPS = ("presets", "peers", "controls", "all")
 
 
 def collect_strategies() -> Mapping[str, StrategyFactory]:
-    """Every way that has a name here, the user's own presets too; a control keeps its name."""
+    """Return every named strategy, including the user's presets. A baseline or peer keeps its name."""
     names = (*load_settings().presets, *policy_names())
     return {**{name: _window_factory(name) for name in names}, **STRATEGIES}
 
 
 def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The ways that names and groups mean, each once; and those that a group leaves out, for they are not installed."""
-    found: dict[str, None] = {}
+    """Expand names and groups to strategies. Also return the group members that are not installed."""
+    selected: dict[str, None] = {}
     missing: dict[str, None] = {}
     for name in names:
         if name in GROUPS:
-            for one in _group(name):
-                (found if _is_available(one) else missing)[one] = None
+            for member in _group(name):
+                (selected if _is_available(member) else missing)[member] = None
         else:
-            name = _current_name(name)  # noqa: PLW2901 - results are kept by the current name
-            make_strategy(name, 1, Rates())  # says now what is wrong with it, not in each process
-            found[name] = None
-    return list(found), list(missing)
+            name = _current_name(name)  # noqa: PLW2901 - results are stored under the current name
+            make_strategy(name, 1, Rates())  # fail here rather than in each worker process
+            selected[name] = None
+    return list(selected), list(missing)
 
 
 def make_strategy(name: str, budget: int | None, rates: Rates) -> Strategy:
-    """A way by its name; a budget of None is for those that take none."""
+    """Create a strategy from its name. The budget is None if the strategy takes none."""
     return _find_factory(name)(budget or 0, rates)
 
 
 def is_baseline(name: str) -> bool:
-    """Whether a way is no policy but what policies are measured by; chance with any seed is one."""
-    return name in BASELINES or _seed(name) is not None
+    """Report whether a strategy is a baseline, including `random` with any seed."""
+    return name in BASELINES or _parse_seed(name) is not None
 
 
 def takes_budget(name: str) -> bool:
-    """Whether a budget means anything to a way."""
+    """Report whether a strategy takes a budget."""
     return name != FULL_HISTORY
 
 
 def policy_file(name: str) -> Path | None:
-    """The file that a policy is in, where the name says one."""
-    path, colon, inside = name.rpartition(":")
-    return Path(path) if colon and inside and path.endswith(".py") else None
+    """Return the file of a policy in `path/to/policy.py:name`."""
+    path, _, policy = name.rpartition(":")
+    return Path(path) if policy and path.endswith(".py") else None
 
 
 def _is_available(name: str) -> bool:
@@ -137,9 +137,9 @@ def _is_available(name: str) -> bool:
 
 
 def _group(name: str) -> list[str]:
-    presets = [*PRESETS, *(one for one in load_settings().presets if one not in PRESETS)]
-    every = {"presets": presets, "peers": [*PEER_STRATEGIES], "controls": [*BASELINES]}
-    return [*presets, *BASELINES, *PEER_STRATEGIES] if name == "all" else every[name]
+    presets = [*dict.fromkeys((*PRESETS, *load_settings().presets))]
+    groups = {"presets": presets, "peers": [*PEER_STRATEGIES], "controls": [*BASELINES]}
+    return [*presets, *BASELINES, *PEER_STRATEGIES] if name == "all" else groups[name]
 
 
 def _current_name(name: str) -> str:
@@ -155,59 +155,58 @@ def _find_factory(name: str) -> StrategyFactory:
     if (path := policy_file(name)) is not None:
         policy = _load_policy(path, name.rpartition(":")[2])
         return lambda budget, rates: window_strategy(policy, budget, rates, name=name)
-    ways = collect_strategies()
-    seed = _seed(name)
-    if name not in ways and seed is not None:
+    strategies = collect_strategies()
+    if name in strategies:
+        return strategies[name]
+    if (seed := _parse_seed(name)) is not None:
         return lambda budget, _: baselines.random_strategy(budget, seed)
-    if name not in ways:
-        groups, own = ", ".join(GROUPS), "path/to/policy.py:name"
-        raise OptionError(
-            f"no policy is called `{name}`; there are {', '.join(ways)}, the groups {groups}, and `{own}`"
-        )
-    return ways[name]
+    raise OptionError(
+        f"unknown policy `{name}`. Available: {', '.join(strategies)}, the groups {', '.join(GROUPS)}, "
+        "or `path/to/policy.py:name`."
+    )
 
 
-def _seed(name: str) -> int | None:
+def _parse_seed(name: str) -> int | None:
     seed = name.removeprefix("random-")
     return int(seed) if seed != name and seed.isdecimal() else None
 
 
 def _make_threshold_factory(name: str) -> StrategyFactory:
-    """A policy in a window with a pace of its own."""
-    policy, _, told = name.partition("{")
+    """Return a factory for a window policy with its own thresholds."""
+    policy, brace, rest = name.partition("{")
     if policy in {*BASELINES, *PEER_STRATEGIES} or policy not in collect_strategies():
-        raise OptionError(f"no policy with a window is called `{policy}`: `{name}` cannot be made")
+        raise OptionError(f"`{name}`: only a window policy or preset takes thresholds, and `{policy}` is neither.")
     try:
-        options = msgspec.json.decode("{" + told, type=dict[str, Any])
+        options = msgspec.json.decode(brace + rest, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise OptionError(f"`{name}`: behind the policy stands a window's pace as JSON; {error}") from error
-    pace = Thresholds(**parse_thresholds(options, name))
-    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, thresholds=pace)
+        raise OptionError(f"`{name}`: the thresholds after the policy must be a JSON object: {error}") from error
+    thresholds = Thresholds(**parse_thresholds(options, name))
+    return lambda budget, rates: window_strategy(policy, budget, rates, name=name, thresholds=thresholds)
 
 
 # Policies in files
 
 
 def _load_policy(path: Path, name: str) -> Policy:
-    """A policy from a file of the user's; a class is one with its options as they are."""
+    """Load a policy from a user's file. A class is instantiated with its default options."""
     if not path.is_file():
-        raise OptionError(f"there is no file `{path}` with a policy; name one as path/to/policy.py:name")
+        raise OptionError(f"policy file `{path}` does not exist. Specify a policy as `path/to/policy.py:name`.")
     try:
         stat = path.stat()
         module = _module(path.resolve(), stat.st_mtime_ns, stat.st_size)
-        found: Any = getattr(module, name, None)
-        policy = found() if isinstance(found, type) else found
+        value: Any = getattr(module, name, None)
+        value = value() if isinstance(value, type) else value
     except (Exception, SystemExit) as error:
-        raise OptionError(f"`{path}` cannot be run: {type(error).__name__}: {error}") from error
-    if not callable(policy):
-        names = ", ".join(_list_callables(path, module)) or "nothing that can be called"
-        raise OptionError(f"`{path}` has no policy `{name}`; it has {names}")
-    made: Policy = policy
-    return made
+        raise OptionError(f"cannot run `{path}`: {type(error).__name__}: {error}") from error
+    if not callable(value):
+        names = ", ".join(_list_callables(path, module)) or "none"
+        raise OptionError(f"`{path}` has no policy `{name}`. Callables in it: {names}.")
+    policy: Policy = value
+    return policy
 
 
 class _UncachedLoader(SourceFileLoader):
-    """Runs what is written, never what was compiled before: that is told apart by whole seconds only."""
+    """Always compile the source: the bytecode cache compares whole seconds only and misses quick edits."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -217,11 +216,11 @@ class _UncachedLoader(SourceFileLoader):
 
 @lru_cache(maxsize=64)
 def _module(path: Path, time: int, size: int) -> ModuleType:
-    """A file, run once as it was at that time; known as a module by then, for dataclasses look themselves up there."""
+    """Run a file once per version. It is in `sys.modules` first, because dataclasses look themselves up there."""
     name = f"thresher_policy_{path.stem}_{sha256(f'{path} {time} {size}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
     if spec is None or spec.loader is None:
-        raise ImportError(f"no module can be made of {path}")
+        raise ImportError(f"cannot import {path}")
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -233,13 +232,8 @@ def _module(path: Path, time: int, size: int) -> ModuleType:
 
 
 def _list_callables(path: Path, module: ModuleType) -> list[str]:
-    """What can be called in a file and was not brought there from elsewhere."""
-    nodes = ast.walk(ast.parse(path.read_bytes()))
-    brought = {
-        alias.asname or alias.name
-        for node in nodes
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
-    every = ((name, value) for name, value in vars(module).items() if not name.startswith("_") and name not in brought)
-    return sorted(name for name, value in every if callable(value))
+    """List the callables that a file defines and does not import."""
+    imports = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom))
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    callables = (name for name, value in vars(module).items() if callable(value))
+    return sorted(name for name in callables if not name.startswith("_") and name not in imported)

@@ -1,4 +1,4 @@
-"""Thresher's own policies as ways, by the door that an agent's loop takes: a request body in, the same shape out."""
+"""Thresher's policies as strategies, through the same interface that an agent loop uses: request bodies in and out."""
 
 from itertools import chain
 from typing import Any
@@ -13,38 +13,40 @@ from thresher.window import Prices, Window
 
 
 def window_strategy(policy: PolicyLike, budget: int, rates: Rates, *, name: str = "", **options: Any) -> Strategy:
-    """A policy by its name, or one from a file, in a `Window` that may send so many tokens and has these options."""
+    """Run a policy in a `Window` with this budget and these options. The policy is a name or a callable."""
 
-    def start(feed: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
-        recording = feed.recording
+    def start(conversation: ReplayConversation, _: ResidencyChecker) -> RequestBuilder:
+        recording = conversation.recording
         window = Window(
             policy,
             budget=budget,
             model=recording.model or None,
             prices=_to_window_prices(rates),
-            store=feed.store,
+            store=conversation.store,
             counter=recording.token_weights.counter.name,
             format=recording.dialect,
             cache_breakpoints="leave",
             **options,
         )
 
-        pieces = _WindowPieces(feed)
+        pieces = _WindowPieces(conversation)
 
-        def ask(at: float | None) -> list[RequestPiece]:
-            sent = window.fit({**recording.body, recording.rows_field: list(feed.dialect_rows)}, at=at)
+        def build_request(at: float | None) -> list[RequestPiece]:
+            sent = window.fit({**recording.body, recording.rows_field: list(conversation.dialect_rows)}, at=at)
             return pieces.parse_request(sent)
 
-        return ask
+        return build_request
 
     return Strategy(name or str(policy), start, budget)
 
 
 class _WindowPieces:
-    """The pieces of what a window hands out; a row that it hands out again is the same object, and is read once."""
+    """Pieces of the requests that a window returns. A window returns unchanged rows as the same objects; cache their
+    pieces.
+    """
 
-    def __init__(self, feed: ReplayConversation) -> None:
-        self._conversation = feed
+    def __init__(self, conversation: ReplayConversation) -> None:
+        self._conversation = conversation
         self._system_pieces: list[RequestPiece] | None = None
         self._row_cache: dict[int, tuple[Any, list[RequestPiece]]] = {}
 
@@ -66,5 +68,5 @@ class _WindowPieces:
 
 
 def _to_window_prices(rates: Rates) -> Prices:
-    """The same prices, as a window is told them: its input costs 1."""
+    """Convert rates to window prices, with uncached input as 1."""
     return Prices(rates.input, rates.read, rates.write, rates.ttl, rates.minimum)

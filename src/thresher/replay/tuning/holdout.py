@@ -1,8 +1,8 @@
-"""Sessions in two halves: on one settings are chosen, on the other they are measured.
+"""Split sessions into two halves: one to choose settings, one to measure them.
 
-All sessions of a project lie on one side, for they are alike, and what is chosen on some of them would look good on the
-others. Where there is one project only, its sessions are dealt out. A digest says in which order, and each goes to the
-side that has fewer calls: so the same sessions are split in the same way every time, about evenly.
+All sessions of a project are in the same half, because they are similar and a setting chosen on some of them would look
+good on the rest. If there is only one project, its sessions are split. A digest determines the order, and each group
+goes to the half with fewer calls. The split is therefore deterministic and about even.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from thresher.replay.sweep_results import ReplayedSession
 
 
 class HoldoutHalf(Struct, frozen=True):
-    """One side of the split."""
+    """One half of the split."""
 
     sessions: tuple[str, ...]
     projects: int
@@ -24,16 +24,16 @@ class HoldoutHalf(Struct, frozen=True):
 
 
 class HoldoutSplit(Struct, frozen=True):
-    """Where settings are chosen, and where they are measured."""
+    """The half that chooses settings, and the half that measures them."""
 
     by: Literal["project", "session"]
-    """All sessions of a project are on one side; where there is one project only, it had to be cut."""
+    """`session`: there was only one project, so its sessions were split."""
     tune: HoldoutHalf
     report: HoldoutHalf
 
 
 def split_sessions(sessions: Mapping[str, ReplayedSession]) -> HoldoutSplit:
-    """The sessions in two halves; both have some where there are two."""
+    """Split the sessions into two halves. Neither is empty if there are two sessions or more."""
     projects: dict[str, list[str]] = {}
     for key, facts in sorted(sessions.items()):
         projects.setdefault(_project(facts), []).append(key)
@@ -53,5 +53,5 @@ def split_sessions(sessions: Mapping[str, ReplayedSession]) -> HoldoutSplit:
 
 
 def _project(facts: ReplayedSession) -> str:
-    """Where it is not recorded, the folder stands for it."""
+    """Return the project of a session, or else its folder."""
     return facts.project or str(Path(facts.file).parent)

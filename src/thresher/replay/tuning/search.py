@@ -1,13 +1,13 @@
-"""The settings of `auto` that do best on some sessions, and whether they do on others, too.
+"""Find the settings of `auto` that do best on some sessions, and measure whether they do better on others.
 
-The sessions are split in two. On one half settings are chosen by coordinate descent from the defaults: each setting in
-turn is given all its values, the best one stays, until none helps or the trials are spent. Best is what costs least,
-fetching included, of all that serves enough; where nothing does, what serves most. A gain that is too small to mean
-anything is none.
+The sessions are split into two halves. On the first, coordinate descent starts from the defaults: each setting in turn
+is tried at all its values and the best one is kept, until none improves or the trials are used up. The best
+configuration is the cheapest one, refetching included, that serves enough. If none does, it is the one that serves
+most. A gain below `MIN_GAIN` does not count.
 
-What was chosen is then measured beside the defaults on the other half, which had no part in the choice. How much chance
-is in the difference is told by drawing those sessions anew, as `scores` does. Draws of a handful of sessions all look
-alike and would call anything certain: below a few sessions nothing is recommended. Nor is what saves by serving less.
+The chosen settings and the defaults are then measured on the other half. Bootstrap samples of its sessions give a
+confidence interval of the difference. Samples of very few sessions look alike and suggest false certainty, so nothing
+is recommended below `MIN_REPORT_SESSIONS`, nor if the saving comes from serving less.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,9 @@ from thresher.replay.sweep import (
     SweepCheckpoint,
     SweepProgress,
     SweepWorkers,
+    UnitFunction,
     compute_sweep_key,
+    run_unit,
     sort_files_by_size,
 )
 from thresher.replay.sweep_results import ReplayFailure, SweepUnit
@@ -56,23 +58,23 @@ SEARCH_SPACE: dict[str, tuple[float, ...]] = {
     "min_saving": (500, 1_000, 2_000, 4_000),
     "min_expected_calls": (10, 20, 40, 80),
 }
-"""What is tried, by the names of a window's pace; those that matter most come first."""
+"""Values to try for each threshold; the most important ones come first."""
 BUDGETS = (40_000, 60_000, 90_000, 140_000, 200_000)
 TRIALS = 60
 MIN_GAIN = 0.005
-"""The share by which a change must cost less; or miss less, where nothing serves enough."""
+"""Minimum relative reduction in cost (or in unserved calls, if nothing serves enough) that counts as better."""
 MIN_REPORT_SESSIONS = 8
-"""The fewest on the report half from which a difference is told from chance."""
+"""Minimum number of sessions in the report half for a recommendation."""
 MAX_SERVED_LOSS = 0.01
-"""How much less than the defaults may be served where the target is missed: at the lower end, not in the middle."""
+"""If the target is missed: how much less than the defaults may be served, at the lower end of the interval."""
 WIDTH = 79
 
 Verdict = Literal["same", "few", "chance", "unserved", "better"]
-"""Nothing beats the defaults; too few sessions to tell; no gain beyond chance; one that serves too little; better."""
+"""The defaults are best; too few sessions; no significant gain; serves too little; better."""
 
 
 class MeasuredDifference(Struct, frozen=True):
-    """How much more it is than before, and where that lies in 95 of 100 draws; no ends: too few sessions."""
+    """A difference and its 95 % interval; the ends are None if there are too few sessions."""
 
     value: float
     low: float | None = None
@@ -80,34 +82,34 @@ class MeasuredDifference(Struct, frozen=True):
 
 
 class TuningResult(Struct, frozen=True, kw_only=True):
-    """What was chosen, and what it is worth."""
+    """The chosen settings, and their measured effect."""
 
     target: float
-    """The share of calls that shall be served."""
+    """The share of calls that has to be served."""
     split: HoldoutSplit
     defaults: Trial
     chosen: Trial
-    """Both on the side where it was chosen."""
+    """Both measured on the tuning half."""
     before: Trial
     after: Trial
-    """The same on the other side."""
+    """Both measured on the report half."""
     cost: MeasuredDifference
-    """Of what it costs there, fetching included; the full history is 1."""
+    """Difference in cost on the report half, refetching included, relative to the full history."""
     served: MeasuredDifference
     trials: int
     reused: int
-    """Of these, the ones that were in the log."""
+    """Trials that the log already contained."""
     log: str
     failures: list[ReplayFailure]
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything did better than the defaults where it was chosen."""
+        """Report whether any configuration beat the defaults on the tuning half."""
         return self.chosen.settings != self.defaults.settings
 
     @property
     def verdict(self) -> Verdict:
-        """What is to be said of it where it was not chosen."""
+        """Classify the result on the report half."""
         if not self.is_changed:
             return "same"
         if self.after.sessions < MIN_REPORT_SESSIONS or self.cost.high is None or self.served.low is None:
@@ -119,11 +121,11 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Whether it also does better where it was not chosen, by more than chance, and serves enough."""
+        """Report whether the gain on the report half is significant and serves enough calls."""
         return self.verdict == "better"
 
 
-def tune(  # noqa: PLR0913 - a search has many keys
+def tune(  # noqa: PLR0913 - a search has many options
     files: Iterable[Path],
     rates: Rates,
     *,
@@ -134,68 +136,61 @@ def tune(  # noqa: PLR0913 - a search has many keys
     jobs: int = 1,
     log: Path | None = None,
     progress: SweepProgress | None = None,
+    space: Mapping[str, Sequence[int | float]] = SEARCH_SPACE,
+    budgets: Sequence[int] = BUDGETS,
+    run: UnitFunction = run_unit,
 ) -> TuningResult:
-    """Choose settings on half of the sessions, and measure them on the others; a budget that is given stays.
+    """Choose settings on half of the sessions and measure them on the other half. A given budget is not tuned."""
+    sizes = sort_files_by_size(files)
+    # The search varies thresholds and budget, so the user's values must not change the key.
+    key = compute_sweep_key(sizes, (), rates, replace(load_settings(), thresholds={}, budget=None))
+    trial_log = TrialLog(log or folder / f"{key}.jsonl", key)
+    checkpoint = SweepCheckpoint(folder / "begun", key)
+    total = len(sizes)
 
-    The log lies in the folder unless it is named, and so does what was begun.
-    """
-    sized = sort_files_by_size(files)
-    key = compute_sweep_key(
-        sized, (), rates, replace(load_settings(), thresholds={}, budget=None)
-    )  # these are what is looked for
-    book = TrialLog(log or folder / f"{key}.jsonl", key)
-    saved = SweepCheckpoint(folder / "begun", key)
-    units = len(sized)
-
-    def tell(done: int) -> None:
+    def report_progress(finished: int) -> None:
         if progress is not None:
-            progress(done, max(done, units))
+            progress(finished, max(finished, total))
 
-    with SweepWorkers(min(jobs, units), saved, tell) as workers:
-        first = workers.run_units(
-            [SweepUnit(str(path), FULL_HISTORY, (None,), MIN_RECORDED_CALLS, rates) for path in sized]
-        )
-        bench = TrialRunner(first, workers, rates, book)
-        _require_enough_sessions(bench)
-        split = split_sessions(bench.sessions)
-        units += trials * bench.count_files(split.tune) + 2 * bench.count_files(split.report)
+    with SweepWorkers(min(jobs, total), checkpoint, report_progress, run) as workers:
+        units = [SweepUnit(str(path), FULL_HISTORY, (None,), MIN_RECORDED_CALLS, rates) for path in sizes]
+        runner = TrialRunner(workers.run_units(units), workers, rates, trial_log)
+        if len(runner.sessions) < 2:
+            raise ReadError(
+                "tuning needs at least two sessions, one to choose settings and one to measure them. Found "
+                f"{len(runner.sessions)} with at least {MIN_RECORDED_CALLS} model calls that reuse earlier text. "
+                "Specify other files: `thresher tune PATH…`."
+            )
+        split = split_sessions(runner.sessions)
+        total += trials * runner.count_files(split.tune) + 2 * runner.count_files(split.report)
         start = make_default_settings(budget)
-        space = SEARCH_SPACE if budget is not None else {BUDGET_OPTION: BUDGETS, **SEARCH_SPACE}
-        found = search_settings(
-            start, space, lambda row: bench.run_trials(row, split.tune), served=served, trials=trials
+        if budget is None:
+            space = {BUDGET_OPTION: budgets, **space}
+        search = search_settings(
+            start, space, lambda batch: runner.run_trials(batch, split.tune), served=served, trials=trials
         )
-        best = found.best.settings
-        before, after = bench.compare_settings(start, best, split.report)
-    saved.delete()
-    cost, more = measure_difference(before, after, bench.full_totals)
+        best = search.best.settings
+        before, after = runner.compare_settings(start, best, split.report)
+    checkpoint.delete()
+    cost_difference, served_difference = measure_difference(before, after, runner.full_totals)
     return TuningResult(
         target=served,
         split=split,
-        defaults=found.first,
-        chosen=found.best,
-        before=bench.record_trial("report", start, before),
-        after=bench.record_trial("report", best, after),
-        cost=cost,
-        served=more,
-        trials=found.count,
-        reused=bench.reused_count,
-        log=str(book.path),
-        failures=bench.failures,
+        defaults=search.first,
+        chosen=search.best,
+        before=runner.record_trial("report", start, before),
+        after=runner.record_trial("report", best, after),
+        cost=cost_difference,
+        served=served_difference,
+        trials=search.count,
+        reused=runner.reused_count,
+        log=str(trial_log.path),
+        failures=runner.failures,
     )
 
 
-def _require_enough_sessions(bench: TrialRunner) -> None:
-    """Refuse where nothing could be told."""
-    if len(bench.sessions) < 2:
-        raise ReadError(
-            f"it takes two sessions to choose settings on one and measure them on the other; there are "
-            f"{len(bench.sessions)} with {MIN_RECORDED_CALLS} model calls or more that used earlier text: name others, "
-            "`thresher tune PATH…`"
-        )
-
-
 class SettingsSearchResult(Struct, frozen=True):
-    """What a search ended with."""
+    """The first and the best trial of a search."""
 
     first: Trial
     best: Trial
@@ -205,83 +200,84 @@ class SettingsSearchResult(Struct, frozen=True):
 def search_settings(
     start: TuningSettings,
     space: Mapping[str, Sequence[int | float]],
-    tried: Callable[[Sequence[TuningSettings]], Sequence[Trial]],
+    run_trials: Callable[[Sequence[TuningSettings]], Sequence[Trial]],
     *,
     served: float = TARGET_SERVED_SHARE,
     trials: int = TRIALS,
 ) -> SettingsSearchResult:
-    """The best settings that coordinate descent comes to; a setting's values are tried all at once."""
-    [first] = tried([start])
-    best, known = first, [start]
+    """Run coordinate descent. One batch tries all values of a setting."""
+    [first] = run_trials([start])
+    best, tried = first, [start]
     improved = True
     while improved:
         improved = False
         for name, values in space.items():
-            row: list[TuningSettings] = [{**best.settings, name: value} for value in values]
-            row = [one for one in row if one not in known and has_valid_thresholds(one)][: trials - len(known)]
-            known += row
-            # Who could not take a session that the defaults took is not compared with those that could.
-            fit = [one for one in tried(row) if one.sessions >= first.sessions] if row else []
-            top = min(fit, key=lambda one: _rank(one, served), default=best)
+            batch: list[TuningSettings] = [{**best.settings, name: value} for value in values]
+            batch = [choice for choice in batch if choice not in tried and has_valid_thresholds(choice)]
+            batch = batch[: trials - len(tried)]
+            tried += batch
+            # A configuration that fails on a session the defaults could take is not comparable.
+            comparable = [trial for trial in run_trials(batch) if trial.sessions >= first.sessions] if batch else []
+            top = min(comparable, key=lambda trial: _rank(trial, served), default=best)
             if _is_better_trial(top, best, served):
                 best, improved = top, True
-    return SettingsSearchResult(first, best, len(known))
+    return SettingsSearchResult(first, best, len(tried))
 
 
 def _rank(trial: Trial, served: float) -> tuple[bool, float]:
-    """Less is better."""
+    """Sort key of a trial; lower is better."""
     enough = trial.served >= served
     return not enough, trial.cost_with_refetch if enough else 1 - trial.served
 
 
 def _is_better_trial(new: Trial, old: Trial, served: float) -> bool:
-    (misses, less), (missed, more) = _rank(new, served), _rank(old, served)
-    return less < more * (1 - MIN_GAIN) if misses == missed else missed
+    (new_misses, new_value), (old_misses, old_value) = _rank(new, served), _rank(old, served)
+    return new_value < old_value * (1 - MIN_GAIN) if new_misses == old_misses else old_misses
 
 
 def measure_difference(
     before: Mapping[str, ReplayTotals], after: Mapping[str, ReplayTotals], full: Mapping[str, ReplayTotals]
 ) -> tuple[MeasuredDifference, MeasuredDifference]:
-    """How much more the same sessions cost, fetching included, and how much more of their calls was served."""
-    rows = [
-        (new.cost + new.refetch - old.cost - old.refetch, full[key].cost, new.served - old.served, old.bearing)
-        for key, old in before.items()
-        for new in (after[key],)
-    ]
+    """Return the differences in cost (refetching included) and in served calls over the same sessions."""
+    rows: list[tuple[float, ...]] = []
+    for key, old in before.items():
+        new = after[key]
+        cost = new.cost + new.refetch_cost - old.cost - old.refetch_cost
+        rows.append((cost, full[key].cost, new.served - old.served, old.calls_with_references))
 
-    def read(drawn: Sequence[tuple[float, ...]]) -> tuple[float, float]:
-        costs, whole, served, bearing = (sum(column) for column in zip(*drawn, strict=True))
-        return costs / whole if whole else 0.0, served / bearing if bearing else 0.0
+    def differences(sample: Sequence[tuple[float, ...]]) -> tuple[float, float]:
+        cost, full_cost, served, calls = (sum(column) for column in zip(*sample, strict=True))
+        return cost / full_cost if full_cost else 0.0, served / calls if calls else 0.0
 
-    paid, more = read(rows or [(0.0,) * 4])
+    cost, served = differences(rows or [(0.0,) * 4])
     if len(rows) < 2:
-        return MeasuredDifference(paid), MeasuredDifference(more)
+        return MeasuredDifference(cost), MeasuredDifference(served)
     random = Random(SEED)
-    drawn = [read(random.choices(rows, k=len(rows))) for _ in range(DRAWS)]
-    paid_ends, more_ends = (compute_interval(values) or (None, None) for values in zip(*drawn, strict=True))
-    return MeasuredDifference(paid, *paid_ends), MeasuredDifference(more, *more_ends)
+    draws = [differences(random.choices(rows, k=len(rows))) for _ in range(DRAWS)]
+    cost_interval, served_interval = (compute_interval(values) or (None, None) for values in zip(*draws, strict=True))
+    return MeasuredDifference(cost, *cost_interval), MeasuredDifference(served, *served_interval)
 
 
 def format_settings_toml(choice: TuningSettings, notes: Iterable[str] = ()) -> str:
-    """The settings as a `thresher.toml`: what differs from the defaults, and nothing else."""
-    budget, pace = _split_budget(choice)
+    """Format the settings that differ from the defaults as a `thresher.toml`."""
+    budget, thresholds = _split_budget(choice)
     lines = (line for note in notes for line in wrap(note, WIDTH - 2, break_on_hyphens=False))
     head = [*(f"# {line}" for line in lines), *(() if budget is None else (f"{BUDGET_OPTION} = {budget}",))]
-    table = ["[thresholds]", *(f"{name} = {value}" for name, value in pace.items())] if pace else []
+    table = ["[thresholds]", *(f"{name} = {value}" for name, value in thresholds.items())] if thresholds else []
     return "\n\n".join("\n".join(part) for part in (head, table) if part) + "\n"
 
 
 def has_same_settings(file: Path, choice: TuningSettings) -> bool:
-    """Whether a `thresher.toml` already says them, whatever else it says."""
-    budget, pace = _split_budget(choice)
+    """Report whether a `thresher.toml` already contains these settings."""
+    budget, thresholds = _split_budget(choice)
     try:
-        found = load_settings(environment={}, file=file)
-        return (found.budget, Thresholds(**found.thresholds)) == (budget, Thresholds(**pace))
+        settings = load_settings(environment={}, file=file)
+        return (settings.budget, Thresholds(**settings.thresholds)) == (budget, Thresholds(**thresholds))
     except OptionError:
         return False
 
 
 def _split_budget(choice: TuningSettings) -> tuple[int | float | None, dict[str, Any]]:
-    """The budget and the pace, as far as they differ from the defaults."""
-    pace = find_changed_settings(choice)
-    return pace.pop(BUDGET_OPTION, None), pace
+    """Return the budget and the thresholds that differ from the defaults."""
+    changed = find_changed_settings(choice)
+    return changed.pop(BUDGET_OPTION, None), changed

@@ -1,12 +1,12 @@
-"""Configurations of `auto` that are tried: what one is, what it came to, and the log of all of them.
+"""Trials: configurations of `auto`, their measured results, and a log of all of them.
 
-Every trial is a line in the log, with the key of all that its figures depend on: whoever starts again takes what is
-there, and what was begun goes on unit by unit, as in a sweep. The log comes to be with its first line: a run that tries
-nothing leaves none.
+Every trial is one line in the log, with the key of everything that its figures depend on. A restarted search reuses
+these lines, and an interrupted trial resumes unit by unit as in a sweep. The log is created with its first line, so a
+search without trials leaves no file.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -29,29 +29,29 @@ from thresher.window import Thresholds
 TUNED_POLICY = "auto"
 BUDGET_OPTION = "budget"
 TuningSettings = dict[str, int | float | None]
-"""A budget and a pace, whole: every setting by its name; None: it depends on the others."""
+"""The budget and all thresholds by name; None means that the value depends on the others."""
 HoldoutSide = Literal["tune", "report"]
 
 
 def make_default_settings(budget: int | None = None) -> TuningSettings:
-    """The defaults."""
+    """Return the default settings."""
     return {BUDGET_OPTION: default_budget("") if budget is None else budget, **asdict(Thresholds())}
 
 
 def format_strategy_name(choice: TuningSettings) -> str:
-    """The name by which any process can make the way."""
-    pace = {name: value for name, value in find_changed_settings(choice).items() if name != BUDGET_OPTION}
-    return TUNED_POLICY + msgspec.json.encode(pace).decode()
+    """Return the strategy name from which any process can create the strategy."""
+    thresholds = {name: value for name, value in find_changed_settings(choice).items() if name != BUDGET_OPTION}
+    return TUNED_POLICY + msgspec.json.encode(thresholds).decode()
 
 
 def find_changed_settings(choice: TuningSettings) -> TuningSettings:
-    """What differs from the defaults."""
+    """Return the settings that differ from the defaults."""
     default = make_default_settings()
     return {name: value for name, value in choice.items() if value != default[name]}
 
 
 def has_valid_thresholds(choice: TuningSettings) -> bool:
-    """Whether a window takes it."""
+    """Report whether the thresholds are valid."""
     try:
         Thresholds(**{name: value for name, value in choice.items() if name != BUDGET_OPTION})  # type: ignore[arg-type]
     except OptionError:
@@ -60,50 +60,56 @@ def has_valid_thresholds(choice: TuningSettings) -> bool:
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """One configuration on one side: a line of the log."""
+    """The result of one configuration on one half: a line of the log."""
 
     key: str
     split: HoldoutSide
     settings: TuningSettings
     served: float
     tokens: float
-    """With a call, on average."""
+    """Mean tokens per call."""
     cost: float
     cost_with_refetch: float
-    """Both against the full history of the same sessions."""
+    """Both relative to the full history of the same sessions."""
     lost: float
     sessions: int
     definition: str = REFERENCE_DEFINITION
 
 
-class TrialLog:
-    """Every configuration that was tried, one a line; other lines in it are left alone."""
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK)
 
-    def __init__(self, path: Path, key: str) -> None:
-        """Read what is there; a log that cannot be written is refused before any work."""
+
+class TrialLog:
+    """A log of all trials, one per line. Unrelated lines in the file stay."""
+
+    def __init__(self, path: Path, key: str, *, is_writable: Callable[[Path], bool] = _is_writable) -> None:
+        """Read the log. Fail immediately if it cannot be written."""
         self.path, self.key = path, key
         self._trials: list[Trial] = []
         try:
-            told = path.read_bytes() if path.exists() else b""
-            above = next(one for one in (path, *path.parents) if one.exists())
+            lines = path.read_bytes() if path.exists() else b""
+            existing = next(parent for parent in (path, *path.parents) if parent.exists())
         except OSError as error:
             raise self._make_write_error(error.strerror or str(error)) from error
-        if above != path and not above.is_dir():
-            raise self._make_write_error(f"`{above}` is no folder")
-        if not os.access(above, os.W_OK):
-            raise self._make_write_error("there is no right to")
-        self._line_prefix = b"\n" if told and not told.endswith(b"\n") else b""  # a line that was torn
-        for line in told.splitlines():
+        if existing != path and not existing.is_dir():
+            raise self._make_write_error(f"`{existing}` is not a folder")
+        if not is_writable(existing):
+            raise self._make_write_error("permission denied")
+        self._line_prefix = b"\n" if lines and not lines.endswith(b"\n") else b""  # terminate an incomplete line
+        for line in lines.splitlines():
             with suppress(msgspec.DecodeError, UnicodeDecodeError):
                 self._trials.append(msgspec.json.decode(line, type=Trial))
 
     def find(self, split: HoldoutSide, choice: TuningSettings) -> Trial | None:
-        """The line of a configuration."""
-        same = (one for one in self._trials if (one.key, one.split, one.settings) == (self.key, split, choice))
+        """Return the trial of a configuration, if the log contains it."""
+        same = (
+            trial for trial in self._trials if (trial.key, trial.split, trial.settings) == (self.key, split, choice)
+        )
         return next(same, None)
 
     def add(self, trial: Trial) -> Trial:
-        """One more, unless it is there."""
+        """Add a trial, unless the log already contains it."""
         if self.find(trial.split, trial.settings) is None:
             self._trials.append(trial)
             self._append(msgspec.json.encode(trial) + b"\n")
@@ -118,54 +124,50 @@ class TrialLog:
             raise self._make_write_error(error.strerror or str(error)) from error
         self._line_prefix = b""
 
-    def _make_write_error(self, why: str) -> ThresherError:
-        return ThresherError(f"`{self.path}` cannot be written: {why}; name another log with --log")
+    def _make_write_error(self, reason: str) -> ThresherError:
+        return ThresherError(f"cannot write the log `{self.path}`: {reason}. Choose another file with `--log`.")
 
 
 class TrialRunner:
-    """Sends sessions again with any settings, and tells what came of it against their full history."""
+    """Replay sessions with different settings and compare the results with the full history."""
 
     def __init__(self, first: Sequence[UnitResult], workers: SweepWorkers, rates: Rates, log: TrialLog) -> None:
-        """What the full history of every file came to."""
-        self._full_results = [done for done in exclude_subagent_files(first) if done.sessions]
+        """Take the results of the full history for every file."""
+        self._full_results = [result for result in exclude_subagent_files(first) if result.sessions]
         self._workers, self._rates, self._log = workers, rates, log
-        # A session in which nothing was used again would only praise whoever forgets most.
-        told = {
-            key: one for done in self._full_results for key, one in done.sessions.items() if one.tallies[""].bearing
-        }
-        self.sessions = {key: one.facts for key, one in told.items()}
-        self.full_totals = {key: one.tallies[""] for key, one in told.items()}
-        self.failures = [failure for done in first for failure in done.failures]
+        # A session without references would favor the setting that removes most.
+        sessions = (item for result in self._full_results for item in result.sessions.items())
+        used = {key: session for key, session in sessions if session.totals_by_budget[""].calls_with_references}
+        self.sessions = {key: session.facts for key, session in used.items()}
+        self.full_totals = {key: session.totals_by_budget[""] for key, session in used.items()}
+        self.failures = [failure for result in first for failure in result.failures]
         self.reused_count = 0
 
     def count_files(self, half: HoldoutHalf) -> int:
-        """How many files its sessions are in."""
+        """Return the number of files that contain the sessions of a half."""
         return len(self._files(half))
 
-    def run_trials(self, row: Sequence[TuningSettings], half: HoldoutHalf) -> list[Trial]:
-        """Configurations where settings are chosen; those that the log knows are taken from it."""
-        known = [self._log.find("tune", one) for one in row]
-        self.reused_count += sum(one is not None for one in known)
-        new = [choice for choice, one in zip(row, known, strict=True) if one is None]
-        made = iter(self._replay_sessions(new, half) if new else ())
-        return [
-            self.record_trial("tune", choice, next(made)) if one is None else one
-            for choice, one in zip(row, known, strict=True)
-        ]
+    def run_trials(self, batch: Sequence[TuningSettings], half: HoldoutHalf) -> list[Trial]:
+        """Run configurations on the tuning half; reuse the trials in the log."""
+        logged = [self._log.find("tune", choice) for choice in batch]
+        new = [choice for choice, trial in zip(batch, logged, strict=True) if trial is None]
+        self.reused_count += len(batch) - len(new)
+        totals = self._replay_sessions(new, half) if new else []
+        made = iter([self.record_trial("tune", *run) for run in zip(new, totals, strict=True)])
+        return [trial or next(made) for trial in logged]
 
     def compare_settings(
         self, start: TuningSettings, best: TuningSettings, half: HoldoutHalf
     ) -> tuple[dict[str, ReplayTotals], dict[str, ReplayTotals]]:
-        """Two configurations, with the sessions that both could take."""
-        found = self._replay_sessions([start] if start == best else [start, best], half)
-        shared = found[0].keys() & found[-1].keys()
-        before, after = ({key: one[key] for key in half.sessions if key in shared} for one in (found[0], found[-1]))
-        return before, after
+        """Run two configurations on the sessions that both could take."""
+        runs = self._replay_sessions([start] if start == best else [start, best], half)
+        shared = [key for key in half.sessions if key in runs[0] and key in runs[-1]]
+        return {key: runs[0][key] for key in shared}, {key: runs[-1][key] for key in shared}
 
-    def record_trial(self, split: HoldoutSide, choice: TuningSettings, tallies: Mapping[str, ReplayTotals]) -> Trial:
-        """What it came to, written down."""
-        whole = sum_totals(self.full_totals[key] for key in tallies)
-        score = score_totals(None, sum_totals(tallies.values()), whole, len(tallies))
+    def record_trial(self, split: HoldoutSide, choice: TuningSettings, totals: Mapping[str, ReplayTotals]) -> Trial:
+        """Score a configuration and add it to the log."""
+        full = sum_totals(self.full_totals[key] for key in totals)
+        score = score_totals(None, sum_totals(totals.values()), full, len(totals))
         return self._log.add(
             Trial(
                 key=self._log.key,
@@ -175,27 +177,24 @@ class TrialRunner:
                 tokens=score.tokens_per_turn,
                 cost=score.cost,
                 cost_with_refetch=score.cost_with_refetch,
-                lost=score.lost,
+                lost=score.lost_share,
                 sessions=score.sessions,
             )
         )
 
     def _files(self, half: HoldoutHalf) -> list[str]:
-        return [done.file for done in self._full_results if not done.sessions.keys().isdisjoint(half.sessions)]
+        return [result.file for result in self._full_results if not result.sessions.keys().isdisjoint(half.sessions)]
 
-    def _replay_sessions(self, row: Sequence[TuningSettings], half: HoldoutHalf) -> list[dict[str, ReplayTotals]]:
-        """What each did with the sessions of a half; all are begun at once, so that no processor waits for one."""
+    def _replay_sessions(self, batch: Sequence[TuningSettings], half: HoldoutHalf) -> list[dict[str, ReplayTotals]]:
+        """Return the totals of each configuration by session. All units start together, so no processor idles."""
         files = self._files(half)
-        units = [
-            SweepUnit(file, format_strategy_name(one), (int(one[BUDGET_OPTION] or 0),), MIN_RECORDED_CALLS, self._rates)
-            for one in row
-            for file in files
-        ]
-        found: list[dict[str, ReplayTotals]] = [{} for _ in row]
-        for number, done in enumerate(self._workers.run_units(units)):
-            # The same session may fail in every trial: it is told once.
-            wrong = (structs.replace(failure, way=TUNED_POLICY) for failure in done.failures)
-            self.failures += [failure for failure in wrong if failure not in self.failures]
-            for key in done.sessions.keys() & {*half.sessions}:
-                [found[number // len(files)][key]] = done.sessions[key].tallies.values()
-        return found
+        names = [(format_strategy_name(choice), (int(choice[BUDGET_OPTION] or 0),)) for choice in batch]
+        units = [SweepUnit(file, *name, MIN_RECORDED_CALLS, self._rates) for name in names for file in files]
+        totals: list[dict[str, ReplayTotals]] = [{} for _ in batch]
+        for number, result in enumerate(self._workers.run_units(units)):
+            # The same session may fail in every trial: report it once.
+            failures = (structs.replace(failure, strategy=TUNED_POLICY) for failure in result.failures)
+            self.failures += [failure for failure in failures if failure not in self.failures]
+            for key in result.sessions.keys() & {*half.sessions}:
+                [totals[number // len(files)][key]] = result.sessions[key].totals_by_budget.values()
+        return totals

@@ -1,7 +1,8 @@
-"""A session of the Agent Development Kit out of its events, whose contents are Gemini's in either spelling.
+"""Parse the events of a Google ADK session.
 
-A compaction is an event, too: it covers the events of a span of time with a summary, which stands where the span ends.
-A later one that covers an earlier one replaces it. A rewind takes back all from an invocation on.
+Event contents are Gemini contents, with keys in camel case or snake case. A compaction is an event with a summary of
+all events in a time span. The summary is placed where the span ends, and a later compaction that covers an earlier one
+replaces it. A rewind event removes everything from one invocation onward.
 """
 
 import re
@@ -17,44 +18,50 @@ from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
 from thresher.model import AbandonedBranch, History, Message, Session, Usage
 from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult
-from thresher.transcripts.base import make_session, parse_time, title_from_prompt
+from thresher.transcripts.base import SessionFacts, make_session, parse_time, title_from_prompt
 from thresher.transcripts.coerce import as_count, as_dict, as_list, as_text, text_at
 from thresher.transcripts.content import split_results
 from thresher.transcripts.source import SourceFile
 
 NAME = "adk"
 REQUEST_CALL_PREFIX = "adk_request_"
-"""Calls by which the kit asks a person for leave or a password: no model is shown them."""
+"""Prefix of the calls that ask a user for approval or credentials. Models never see them."""
 MAX_REPLAYED_MESSAGES = 1_000_000
-"""Messages that compactions may leave in view, all together: each is shown again."""
+"""Total number of messages that all compactions may carry over. A hostile file could repeat every message each time."""
 _UNDERSCORE_LETTER = re.compile(r"_([a-z])")
 
 
 def to_camel_case(key: str) -> str:
-    """The other spelling of a key."""
-    return _UNDERSCORE_LETTER.sub(lambda found: found[1].upper(), key)
+    """Convert a snake-case key to camel case."""
+    return _UNDERSCORE_LETTER.sub(lambda match: match[1].upper(), key)
 
 
 def either_case(value: Any, key: str) -> Any:
-    """What an object tells under a key, in either spelling; what is null is not told."""
-    there = as_dict(value)
-    found = there.get(key)
-    return there.get(to_camel_case(key)) if found is None else found
+    """Return the value under a key in either spelling; treat null as missing."""
+    fields = as_dict(value)
+    value = fields.get(key)
+    return fields.get(to_camel_case(key)) if value is None else value
 
 
 class AdkMessage(NamedTuple):
-    """A message with the invocation it is of; a summary with the time it covers."""
+    """A message, its invocation and, for a summary, the time span that it covers."""
 
     message: Message
     invocation_id: str
     covered_span: tuple[datetime, datetime] | None = None
 
+    @property
+    def span(self) -> tuple[datetime, datetime] | None:
+        """Time span of the message: the covered span of a summary, else its own time twice."""
+        time = self.message.time
+        return self.covered_span or ((time, time) if time else None)
+
 
 class AdkEventReader:
-    """A session while its events are read."""
+    """Builds one session from its events."""
 
     def __init__(self, source: SourceFile, events: list[Any]) -> None:
-        """Nothing yet."""
+        """`events` are all events of the session: IDs assigned to calls without one must not occur in any of them."""
         self.source = source
         self.records: Counter[str] = Counter()
         self.entries: list[AdkMessage] = []
@@ -62,17 +69,17 @@ class AdkEventReader:
         self.branches: list[AbandonedBranch] = []
         self.id_counts: Counter[str] = Counter()
         self.invocation_starts: dict[str, int] = {}
-        """Where each invocation starts."""
+        """Index of the first message of each invocation."""
         self.replayed_count = 0
         self.times: list[datetime] = []
         self.last_transcription = ""
         self._pairing = CallIdAssigner(_iter_call_ids(events))
 
     def read_event(self, number: int, event: Any) -> None:
-        """One event."""
+        """Add one event to the session."""
         if not isinstance(event, dict):
             self.records["?"] += 1
-            self.source.report("an event is no object", "skipped", number)
+            self.source.report("an event is not a JSON object", "skipped", number)
             return
         self.records["partial" if event.get("partial") is True else text_at(event, "author") or "?"] += 1
         actions, time = either_case(event, "actions"), parse_time(event.get("timestamp"))
@@ -113,12 +120,12 @@ class AdkEventReader:
             self.last_transcription = ""
 
     def _parse_parts(self, content: Any) -> tuple[Part, ...]:
-        given = [{"text": content}] if isinstance(content, str) else as_list(either_case(content, "parts"))
-        found = parse_gemini_content({"parts": [_normalize_part(part) for part in given]}, self._pairing).parts
-        return tuple(part for part in found if _is_shown_to_model(part))
+        wires = [{"text": content}] if isinstance(content, str) else as_list(either_case(content, "parts"))
+        parsed = parse_gemini_content({"parts": [_normalize_part(part) for part in wires]}, self._pairing).parts
+        return tuple(part for part in parsed if _is_shown_to_model(part))
 
     def _read_transcriptions(self, event: dict[str, Any], blank: Message) -> Iterator[Message]:
-        """What was said aloud: piece by piece, and one message as long as the same one speaks."""
+        """Yield the messages of an audio transcription; append a further piece by the same speaker to the last one."""
         for key in ("input_transcription", "output_transcription"):
             piece = as_text(either_case(either_case(event, key), "text"))
             last = self.entries[-1].message if self.entries else None
@@ -132,17 +139,18 @@ class AdkEventReader:
             self.last_transcription = key if piece else self.last_transcription
 
     def _apply_rewind(self, invocation: str, number: int) -> None:
-        place = self.invocation_starts.get(invocation)
-        if place is None:
-            self.source.report("the invocation that was gone back to is not here", "nothing was taken back", number)
+        start = self.invocation_starts.get(invocation)
+        if start is None:
+            self.source.report("a rewind names an invocation that does not exist", "the rewind is ignored", number)
             return
-        removed = self.entries[place:]
-        del self.entries[place:]
-        for line in removed:
-            self.invocation_starts.pop(line.invocation_id, None)
+        removed = self.entries[start:]
+        del self.entries[start:]
+        for entry in removed:
+            self.invocation_starts.pop(entry.invocation_id, None)
         self.last_transcription = ""
-        if left := tuple(line.message for line in removed if not line.message.carried):
-            self.branches.append(AbandonedBranch(History(left), self.entries[-1].message.id if self.entries else ""))
+        if abandoned := tuple(entry.message for entry in removed if not entry.message.carried):
+            parent = self.entries[-1].message.id if self.entries else ""
+            self.branches.append(AbandonedBranch(History(abandoned), parent))
 
     def _apply_compaction(self, compaction: Mapping[str, Any], blank: Message) -> None:
         if self.replayed_count > MAX_REPLAYED_MESSAGES:
@@ -151,34 +159,27 @@ class AdkEventReader:
         summary = "\n".join(part.text for part in parts if isinstance(part, Text))
         start, end = (parse_time(either_case(compaction, f"{name}_timestamp")) for name in ("start", "end"))
         span = (start, end) if start and end else None
-        stay = [line for line in self.entries if span and not _is_covered(line, span)]
-        self.replayed_count += len(stay)
+        kept = [entry for entry in self.entries if span and not _covers(span, entry.span)]
+        self.replayed_count += len(kept)
         if not summary or self.replayed_count > MAX_REPLAYED_MESSAGES:
-            what = "a compaction tells no summary" if not summary else "there are too many compactions to follow"
-            self.source.report(what, "what it covers stays in view", blank.source.line if blank.source else 0)
+            problem = "a compaction has no summary" if not summary else "the session has too many compactions"
+            self.source.report(problem, "the compaction is ignored", blank.source.line if blank.source else 0)
             return
-        again = [line._replace(message=replace(line.message, carried=True)) for line in stay]
-        place = next((n for n, line in enumerate(again) if span and _is_later(line, span)), len(again))
-        made = AdkMessage(replace(blank, parts=(Summary(summary),), author="harness"), "", span)
+        carried = [entry._replace(message=replace(entry.message, carried=True)) for entry in kept]
+        later = (n for n, entry in enumerate(carried) if span and entry.span and entry.span[1] > span[1])
+        index = next(later, len(carried))
+        summary_entry = AdkMessage(replace(blank, parts=(Summary(summary),), author="harness"), "", span)
         self.segments.append(self.entries)
-        self.entries = [*again[:place], made, *again[place:]]
-        self.invocation_starts = {line.invocation_id: n for n, line in reversed([*enumerate(self.entries)])}
+        self.entries = [*carried[:index], summary_entry, *carried[index:]]
+        self.invocation_starts = {entry.invocation_id: n for n, entry in reversed([*enumerate(self.entries)])}
         self.last_transcription = ""
 
     def build_session(self, id_: str, title: str = "", project: str = "") -> Session:
-        """What came of it."""
-        segments = [[line.message for line in part] for part in (*self.segments, self.entries)]
-        return make_session(
-            NAME,
-            self.source,
-            id_,
-            segments,
-            branches=self.branches,
-            records=self.records,
-            project=project,
-            title=title_from_prompt(segments) or title,
-            times=self.times,
-        )
+        """Return the session of all events read so far."""
+        segments = [[entry.message for entry in segment] for segment in (*self.segments, self.entries)]
+        title = title_from_prompt(segments) or title
+        facts: SessionFacts = {"branches": self.branches, "records": self.records, "project": project, "title": title}
+        return make_session(NAME, self.source, id_, segments, self.times, **facts)
 
 
 def _is_shown_to_model(part: Part) -> bool:
@@ -187,19 +188,12 @@ def _is_shown_to_model(part: Part) -> bool:
     return not isinstance(part, Text) or bool(part.text)
 
 
-def _is_covered(line: AdkMessage, span: tuple[datetime, datetime]) -> bool:
-    if line.covered_span:
-        return span[0] <= line.covered_span[0] and line.covered_span[1] <= span[1]
-    return line.message.time is not None and span[0] <= line.message.time <= span[1]
-
-
-def _is_later(line: AdkMessage, span: tuple[datetime, datetime]) -> bool:
-    time = line.covered_span[1] if line.covered_span else line.message.time
-    return time is not None and time > span[1]
+def _covers(span: tuple[datetime, datetime], inner: tuple[datetime, datetime] | None) -> bool:
+    return inner is not None and span[0] <= inner[0] and inner[1] <= span[1]
 
 
 def _normalize_part(part: Any) -> Any:
-    """A part in the one spelling, without what is null."""
+    """Convert a part's keys to camel case and remove null fields."""
     if not isinstance(part, dict):
         return part
     plain = {to_camel_case(key): value for key, value in part.items() if value is not None}
@@ -213,13 +207,13 @@ def _iter_call_ids(events: Iterable[Any]) -> Iterator[str]:
     for event in events:
         for part in as_list(either_case(either_case(event, "content"), "parts")):
             for key in ("function_call", "function_response"):
-                if given := as_text(either_case(either_case(part, key), "id")):
-                    yield given
+                if call_id := as_text(either_case(either_case(part, key), "id")):
+                    yield call_id
 
 
 def _parse_usage(metadata: Any) -> Usage | None:
     names = ("prompt", "candidates", "cached_content", "thoughts", "tool_use_prompt")
-    given, output, cached, thoughts, tools = (as_count(either_case(metadata, f"{name}_token_count")) for name in names)
-    if not given and not output:
+    prompt, output, cached, thoughts, tools = (as_count(either_case(metadata, f"{key}_token_count")) for key in names)
+    if not prompt and not output:
         return None
-    return Usage(max(given - cached, 0) + tools, output + thoughts, cached, reasoning=thoughts)
+    return Usage(max(prompt - cached, 0) + tools, output + thoughts, cached, reasoning=thoughts)

@@ -1,13 +1,13 @@
-"""Google's Agent Development Kit: sessions as JSON or in SQLite, and the conversations of its eval sets.
+"""Google Agent Development Kit: sessions as JSON or in SQLite, and the conversations of eval sets.
 
-A session is a list of events. An eval case is a row of invocations: what was asked, which tools were used on the way,
-what was answered; files from before that name a query, the tools that it should use, and a reference. What should be
-called was not called: such a call has no result. One session each, with the number of its event or invocation for a
-line.
+A session is a list of events. An eval case is a list of invocations, each with a prompt, the tools used and the answer.
+The older test files hold queries, each with the expected tool calls and a reference answer. Expected calls never ran,
+so they have no result. Each session or eval case becomes one session. Source lines are the numbers of events or
+invocations.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ JSON_COLUMNS = ("content", "usage_metadata", "input_transcription", "output_tran
 
 
 class AdkConversation(NamedTuple):
-    """A conversation in a file: its events, each with its number."""
+    """Conversation found in a file, with numbered events."""
 
     id: str
     events: list[tuple[int, Any]]
@@ -35,59 +35,58 @@ class AdkConversation(NamedTuple):
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """Every session or eval case of a file."""
+    """Read every session or eval case in a file."""
     if source.is_database:
         return _read_database(source)
-    if source.document is not None:
-        found = _find_conversations(source.read_document())
-    else:
-        found = _find_conversations([row for _, _, row in source.records(_DECODER)])
-    if found is None:
-        raise ReadError(f"`{source.path}` holds no session, events or eval set of the Agent Development Kit")
+    is_document = source.document is not None
+    value = source.read_document() if is_document else [row for _, _, row in source.records(_DECODER)]
+    conversations = _find_conversations(value)
+    if conversations is None:
+        raise ReadError(f"`{source.path}` has no session, events or eval set of the Agent Development Kit")
     stem = source.stem
     sessions: dict[str, Session] = {}
-    for number, one in enumerate(found, 1):
-        own = source.copy_for_session()
-        own.problems += source.problems if not sessions else []
-        id_ = one.id or (f"{stem}-{number}" if len(found) > 1 else stem)
-        while id_ in sessions:  # a case that was run again
+    for number, conversation in enumerate(conversations, 1):
+        session_source = source.copy_for_session()
+        session_source.problems += source.problems if not sessions else []
+        id_ = conversation.id or (f"{stem}-{number}" if len(conversations) > 1 else stem)
+        while id_ in sessions:  # an eval case can run several times
             id_ = f"{id_}-{number}"
-        sessions[id_] = _build_session(own, one._replace(id=id_))
+        sessions[id_] = _build_session(session_source, conversation._replace(id=id_))
     return [*sessions.values()]
 
 
-def _build_session(source: SourceFile, found: AdkConversation, project: str = "") -> Session:
-    telling = AdkEventReader(source, [event for _, event in found.events])
-    for number, event in found.events:
+def _build_session(source: SourceFile, conversation: AdkConversation, project: str = "") -> Session:
+    reader = AdkEventReader(source, [event for _, event in conversation.events])
+    for number, event in conversation.events:
         try:
-            telling.read_event(number, event)
+            reader.read_event(number, event)
         except RecursionError:
-            source.report("an event is nested too deep to follow", "skipped", number)
-    return telling.build_session(found.id, found.title, project)
+            source.report("an event is nested too deeply", "skipped", number)
+    return reader.build_session(conversation.id, conversation.title, project)
 
 
-# --- documents -------------------------------------------------------------------------------------------------------
+# JSON documents
 
 
 def _find_conversations(value: Any) -> list[AdkConversation] | None:
-    """The conversations of a document; None where it is none of the kit's."""
+    """Return the conversations in a document, or None if the document is not in an ADK layout."""
     if isinstance(value, dict):
-        for key, of in (("eval_cases", _parse_eval_case), ("eval_case_results", _parse_eval_result)):
+        for key, parse in (("eval_cases", _parse_eval_case), ("eval_case_results", _parse_eval_result)):
             if isinstance(either_case(value, key), list):
-                return [of(as_dict(one)) for one in either_case(value, key)]
-        one = _find_conversation(value)
-        return None if one is None else [one]
+                return [parse(as_dict(case)) for case in either_case(value, key)]
+        conversation = _find_conversation(value)
+        return None if conversation is None else [conversation]
     rows = [row for row in as_list(value) if isinstance(row, dict | list)]
-    if rows and all(_is_event(row) for row in rows):
+    if rows and all(map(_is_event, rows)):
         return [AdkConversation("", [*enumerate(as_list(value), 1)])]
-    if rows and all(_is_query(row) for row in rows):
+    if rows and all(map(_is_query, rows)):
         return [_parse_queries("", rows)]
     found = [_parse_queries("", row) if isinstance(row, list) else _find_conversation(row) for row in rows]
-    return [one for one in found if one] if any(found) else None
+    return [*filter(None, found)] or None
 
 
 def _find_conversation(value: dict[str, Any]) -> AdkConversation | None:
-    """A conversation that is an object of its own."""
+    """Return the conversation in one object, or None."""
     if isinstance(value.get("events"), list):
         return _parse_session(value)
     if isinstance(value.get("conversation"), list):
@@ -103,59 +102,58 @@ def _parse_session(value: Mapping[str, Any]) -> AdkConversation:
 
 
 def _parse_eval_result(value: Mapping[str, Any]) -> AdkConversation:
-    """A case that was run: the session of the run."""
-    found = _parse_session(as_dict(either_case(value, "session_details")))
-    id_ = found.id or as_text(either_case(value, "session_id")) or as_text(either_case(value, "eval_id"))
-    return found._replace(id=id_, title=as_text(either_case(value, "eval_id")))
+    """Return the session of an eval run."""
+    session = _parse_session(as_dict(either_case(value, "session_details")))
+    session_id, eval_id = (as_text(either_case(value, key)) for key in ("session_id", "eval_id"))
+    return session._replace(id=session.id or session_id or eval_id, title=eval_id)
 
 
 def _parse_eval_case(value: Mapping[str, Any]) -> AdkConversation:
-    rows = enumerate(list_at(value, "conversation"), 1)
-    events = [(number, event) for number, row in rows for event in _expand_invocation(row)]
     id_ = as_text(either_case(value, "eval_id"))
-    return AdkConversation(id_, events, id_)
+    return _parse_invocations(id_, list_at(value, "conversation"))
 
 
-def _parse_queries(name: str, rows: Any) -> AdkConversation:
-    numbered = enumerate(as_list(rows), 1)
-    events = [(number, event) for number, row in numbered for event in _expand_invocation(_upgrade_query(row))]
+def _parse_queries(name: str, rows: list[Any]) -> AdkConversation:
+    return _parse_invocations(name, map(_upgrade_query, rows))
+
+
+def _parse_invocations(name: str, rows: Iterable[Any]) -> AdkConversation:
+    events = [(number, event) for number, row in enumerate(rows, 1) for event in _expand_invocation(row)]
     return AdkConversation(name, events, name)
 
 
 def _upgrade_query(row: Any) -> Any:
-    """A query as newer files write it."""
+    """Convert a query of the older test files to an invocation."""
     if not _is_query(row):
         return row
     expected = map(as_dict, list_at(row, "expected_tool_use"))
     uses = [{"name": use.get("tool_name"), "args": use.get("tool_input")} for use in expected]
-    between = map(as_dict, list_at(row, "expected_intermediate_agent_responses"))
-    said = [[one.get("author"), [{"text": one.get("text")}]] for one in between]
+    responses = map(as_dict, list_at(row, "expected_intermediate_agent_responses"))
+    texts = [[response.get("author"), [{"text": response.get("text")}]] for response in responses]
     return {
         "user_content": {"parts": [{"text": row["query"]}]},
-        "intermediate_data": {"tool_uses": uses, "intermediate_responses": said},
+        "intermediate_data": {"tool_uses": uses, "intermediate_responses": texts},
         "final_response": {"parts": [{"text": row["reference"]}]} if text_at(row, "reference") else None,
     }
 
 
 def _expand_invocation(row: Any) -> Iterator[Any]:
-    """The events of an invocation: the prompt, what was done on the way, the answer."""
+    """Yield the events of an invocation: the prompt, intermediate events and the answer."""
     if not isinstance(row, dict):
         yield row
         return
-    shared = {
-        "invocation_id": either_case(row, "invocation_id"),
-        "timestamp": either_case(row, "creation_timestamp") or None,
-    }
+    timestamp = either_case(row, "creation_timestamp") or None
+    shared = {"invocation_id": either_case(row, "invocation_id"), "timestamp": timestamp}
     between, final = either_case(row, "intermediate_data"), either_case(row, "final_response")
     if either_case(row, "user_content"):
         yield {**shared, "author": "user", "content": either_case(row, "user_content")}
     for event in map(as_dict, as_list(either_case(between, "invocation_events"))):
         yield {**shared, **event}
     for kind, key in (("tool_uses", "function_call"), ("tool_responses", "function_response")):
-        if parts := [{key: one} for one in as_list(either_case(between, kind))]:
+        if parts := [{key: wire} for wire in as_list(either_case(between, kind))]:
             yield {**shared, "author": "agent", "content": {"parts": parts}}
-    for said in as_list(either_case(between, "intermediate_responses")):
-        name, parts = said if isinstance(said, list) and len(said) == 2 else ("agent", said)
+    for response in as_list(either_case(between, "intermediate_responses")):
+        name, parts = response if isinstance(response, list) and len(response) == 2 else ("agent", response)
         yield {**shared, "author": as_text(name) or "agent", "content": {"parts": parts}}
     if final:
         yield {**shared, "author": "agent", "content": final}
@@ -173,24 +171,24 @@ def _is_query(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("query"), str)
 
 
-# --- the store -------------------------------------------------------------------------------------------------------
+# SQLite
 
 
 def _read_database(source: SourceFile) -> list[Session]:
-    """Every session that is wanted, each with the problems of its own rows."""
+    """Read every wanted session; each reports the problems of its own rows."""
     if not _is_adk_database(source):
-        raise ReadError(f"`{source.path}` has not the tables of the Agent Development Kit")
-    from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - it brings libraries of its own
+        raise ReadError(f"`{source.path}` does not have the tables of the Agent Development Kit")
+    from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - imports SQLite
 
     project = str(source.path.parent.parent) if source.path.parent.name == ".adk" else ""
     sessions: list[Session] = []
     with open_read_only(source.path) as connection:
-        places = _event_rowids(connection)
+        rowids = _event_rowids(connection)
         for id_, row in _sessions_by_id(connection).items():
             if source.is_wanted(id_):
-                events = [_load_event(connection, place) for place in places.get(_session_key(row), ())]
-                found = AdkConversation(id_, [*enumerate(events, 1)], str(row["app_name"]))
-                sessions.append(_build_session(source.copy_for_session(), found, project))
+                events = [_load_event(connection, rowid) for rowid in rowids.get(_session_key(row), ())]
+                conversation = AdkConversation(id_, [*enumerate(events, 1)], str(row["app_name"]))
+                sessions.append(_build_session(source.copy_for_session(), conversation, project))
     return sessions
 
 
@@ -199,7 +197,7 @@ def _session_key(row: "Row") -> tuple[Any, ...]:
 
 
 def _sessions_by_id(connection: "Connection") -> "dict[str, Row]":
-    """Every session by its id; where several users have one of the same, with the app's and the user's name."""
+    """Return the sessions by ID. An ID that several users share gets the app and user names as a prefix."""
     rows = connection.execute("SELECT * FROM sessions ORDER BY create_time, id").fetchall()
     shared = Counter(str(row["id"]) for row in rows)
     names = ("/".join(map(str, _session_key(row))) for row in rows)
@@ -207,19 +205,19 @@ def _sessions_by_id(connection: "Connection") -> "dict[str, Row]":
 
 
 def _event_rowids(connection: "Connection") -> dict[tuple[Any, ...], list[int]]:
-    """Where the events of each session are, in order: without an index, each search for them would read them all."""
-    places: dict[tuple[Any, ...], list[int]] = {}
-    asked = "SELECT app_name, user_id, session_id, rowid FROM events ORDER BY timestamp, rowid"
-    for *key, place in connection.execute(asked):
-        places.setdefault(tuple(key), []).append(place)
-    return places
+    """Return the row IDs of each session's events, in order. The table lacks an index, so scan it once."""
+    rowids: dict[tuple[Any, ...], list[int]] = {}
+    query = "SELECT app_name, user_id, session_id, rowid FROM events ORDER BY timestamp, rowid"
+    for *key, rowid in connection.execute(query):
+        rowids.setdefault(tuple(key), []).append(rowid)
+    return rowids
 
 
-def _load_event(connection: "Connection", place: int) -> Any:
-    """One event. Older builds kept its actions as Python objects, which nobody should load."""
-    from thresher.transcripts.sqlite_source import decode_json_column  # noqa: PLC0415 - it brings libraries of its own
+def _load_event(connection: "Connection", rowid: int) -> Any:
+    """Load one event. Skip the pickled actions of older builds: unpickling could run code."""
+    from thresher.transcripts.sqlite_source import decode_json_column  # noqa: PLC0415 - imports SQLite
 
-    row = dict(connection.execute("SELECT * FROM events WHERE rowid = ?", (place,)).fetchone())
+    row = dict(connection.execute("SELECT * FROM events WHERE rowid = ?", (rowid,)).fetchone())
     if "event_data" in row:
         event = decode_json_column(row["event_data"])
         facts = {key: row.get(key) for key in ("id", "invocation_id", "timestamp")}
@@ -229,18 +227,17 @@ def _load_event(connection: "Connection", place: int) -> Any:
 
 
 def _is_adk_database(source: SourceFile) -> bool:
-    return source.has_tables(
-        sessions="app_name user_id id create_time", events="app_name user_id session_id invocation_id timestamp"
-    )
+    events = "app_name user_id session_id invocation_id timestamp"
+    return source.has_tables(sessions="app_name user_id id create_time", events=events)
 
 
 def _list_sessions(source: SourceFile) -> dict[str, str]:
-    """Every session, with how many events it has and when it changed."""
-    from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - it brings libraries of its own
+    """Return every session with its number of events and the time of its last change."""
+    from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - imports SQLite
 
-    asked = "SELECT app_name, user_id, session_id, count(*) FROM events GROUP BY app_name, user_id, session_id"
+    query = "SELECT app_name, user_id, session_id, count(*) FROM events GROUP BY app_name, user_id, session_id"
     with open_read_only(source.path) as connection:
-        counts = {(app, user, id_): number for app, user, id_, number in connection.execute(asked)}
+        counts = {(app, user, id_): number for app, user, id_, number in connection.execute(query)}
         return {
             name: f"{dict(row).get('update_time')} {counts.get(_session_key(row), 0)}"
             for name, row in _sessions_by_id(connection).items()
@@ -248,7 +245,7 @@ def _list_sessions(source: SourceFile) -> dict[str, str]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """The facts around a session or an eval set, events by their invocations, queries with the tools they expect."""
+    """Match the fields of a session or an eval set, events with invocations, or queries with expected tool calls."""
     if source.is_database:
         return 3 if _is_adk_database(source) else 0
     value = source.document if source.document is not None else list(source.head)
@@ -259,13 +256,13 @@ def _sniff(source: SourceFile) -> int:
         is_case = either_case(value, "eval_id") and isinstance(value.get("conversation"), list)
         return 2 if is_case or isinstance(cases, list) else _sniff_queries([value])
     rows = as_list(value)
-    is_plain = all(_is_event(row) for row in rows) or all(_is_session(row) for row in rows)
+    is_plain = all(map(_is_event, rows)) or all(map(_is_session, rows))
     return 3 if rows and is_plain else _sniff_queries(rows)
 
 
 def _sniff_queries(rows: list[Any]) -> int:
-    flat = [row for one in rows for row in (one if isinstance(one, list) else [one])]
-    queries = [row for one in map(as_dict, flat) for row in (list_at(one, "data") if "data" in one else [one])]
+    flat = [row for item in rows for row in (item if isinstance(item, list) else [item])]
+    queries = [row for item in map(as_dict, flat) for row in (list_at(item, "data") if "data" in item else [item])]
     expected = any("expected_tool_use" in as_dict(row) for row in queries)
     return 3 if queries and expected and all(_is_query(row) for row in queries) else 0
 

@@ -1,1 +1,1 @@
-"""The transcript format of Aider."""
+"""Transcript format of Aider."""

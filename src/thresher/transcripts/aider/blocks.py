@@ -1,10 +1,14 @@
-"""Whose each line of an Aider chat history is: the user's, Aider's own, or the model's.
+"""Split an Aider chat history into blocks by author: the user, Aider, or the model.
 
-Aider appends to one Markdown file. A line of the user's has `#### ` before it, one of its own `> `, and the model's
-words stand as they are, which is Markdown too and may hold both. What tells them apart is the way Aider writes: each
-line of the user's and of its own ends in two spaces, of an output of several lines only the first is quoted and only
-the last ends so, and the model's words stand between blank lines. Where an editor took the spaces away, all that looks
-like Aider's outside of code is taken for it, as Aider does when it reads its own file.
+Aider appends to one Markdown file. Lines of the user have the prefix `#### `, lines of Aider the prefix `> `. Text of
+the model has no prefix, but it is also Markdown and can contain both. Aider's way of writing resolves this:
+
+- Each line of the user or Aider ends in two spaces.
+- In an output of several lines, only the first line has the prefix, and only the last one ends in two spaces.
+- Text of the model is between blank lines.
+
+If an editor removed the trailing spaces, every line outside of code with Aider's prefix counts as Aider's. Aider itself
+parses its file in this way.
 """
 
 import re
@@ -19,33 +23,33 @@ from thresher.transcripts.source import SourceFile
 
 HEADER = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 FENCE = re.compile(r"\s*(`{3,}|<(source|code|pre|codeblock|sourcecode)>)")
-"""What opens code; Aider asks for tags where a file has backticks itself."""
+"""Opening fence of a code block; Aider requests tags for files that contain backticks."""
 MODE_LINE = re.compile(r"\s*-\*-.*-\*-\s*")
-"""What people write at the top for their editor."""
+"""Editor settings in the first line."""
 USER_PREFIX, AIDER_PREFIX, LINE_BREAK_SUFFIX = "#### ", "> ", "  "
 AIDER_ONLY_LINE = re.compile(
     r"> (?:Tokens: |\^C|Applied edit to |Commit [0-9a-f]{7} |The LLM did not conform |Did not apply edit)"
 )
-"""What only Aider says, and after the model only: it ends code that was left open."""
+"""Lines that only Aider writes, and only after the model's text: they end an unclosed code block."""
 
 _RAW_LINE_DECODER = cast("msgspec.json.Decoder[bytes]", SimpleNamespace(decode=bytes))
-"""Blank lines count here, and so do the spaces in them: `SourceFile.lines` leaves both out."""
+"""Pass lines through: blank lines and trailing spaces are significant, and `SourceFile.lines` omits blank lines."""
 
 AiderBlockKind = Literal["user", "tool", "assistant", ""]
 
 
 class AiderRun(NamedTuple):
-    """One start of Aider, and all that was said until the next."""
+    """The lines from one start of Aider to the next."""
 
     started: str
-    """Local time; empty for what stands before the first header."""
+    """Local start time; empty for lines before the first header."""
     first_line: int
     """The number of the first line below the header."""
     lines: list[str]
 
 
 class AiderBlock(NamedTuple):
-    """Lines on end from one voice, without what Aider writes around them."""
+    """Consecutive lines of one author, without Aider's prefixes."""
 
     kind: AiderBlockKind
     line: int
@@ -53,22 +57,21 @@ class AiderBlock(NamedTuple):
 
 
 def split_aider_runs(source: SourceFile) -> Iterator[AiderRun]:
-    """One run after the other; what stands before the first header comes first, if it says anything."""
+    """Yield the runs in order. Lines before the first header are a run if they are not all blank."""
     run = AiderRun("", 1, [])
-    wrong: list[int] = []
+    invalid_lines: list[int] = []
     for number, data, _ in source.records(_RAW_LINE_DECODER):
         line = _decode_line(data, number)
         if "\ufffd" in line and b"\xef\xbf\xbd" not in data:
-            wrong.append(number)
-        found = HEADER.fullmatch(line)
-        if found:
+            invalid_lines.append(number)
+        if header := HEADER.fullmatch(line):
             if run.started or any(map(str.strip, run.lines)):
                 yield run
-            run = AiderRun(found[1], number + 1, [])
+            run = AiderRun(header[1], number + 1, [])
         else:
             run.lines.append(line)
-    if wrong:
-        source.report(f"{len(wrong)} lines are not UTF-8", "what is wrong in them was replaced", wrong[0])
+    if invalid_lines:
+        source.report(f"{len(invalid_lines)} lines are not UTF-8", "replaced the invalid bytes", invalid_lines[0])
     if run.started or any(map(str.strip, run.lines)):
         yield run
 
@@ -80,88 +83,87 @@ def _decode_line(data: bytes, number: int) -> str:
 
 
 def split_aider_blocks(run: AiderRun) -> list[AiderBlock]:
-    """The lines of a run by voice; blank ones only between lines of one voice."""
-    voices = _LineClassifier(run.lines)
-    found: list[AiderBlock] = []
-    waiting = 0
-    for place, line in enumerate(run.lines):
-        kind = voices.classify(place, line)
+    """Split a run into blocks by author. Blank lines are kept only inside a block."""
+    classifier = _LineClassifier(run.lines)
+    blocks: list[AiderBlock] = []
+    blank_count = 0
+    for index, line in enumerate(run.lines):
+        kind = classifier.classify(index, line)
         if not kind:
-            waiting += 1
+            blank_count += 1
             continue
-        bare = line if kind == "assistant" else line[len(voices.prefix) :].rstrip()
-        if not found or found[-1].kind != kind or (kind == "user" and waiting):
-            found.append(AiderBlock(kind, run.first_line + place, [bare]))
+        text = line if kind == "assistant" else line[len(classifier.prefix) :].rstrip()
+        if not blocks or blocks[-1].kind != kind or (kind == "user" and blank_count):
+            blocks.append(AiderBlock(kind, run.first_line + index, [text]))
         else:
-            found[-1].lines.extend([*[""] * waiting, bare])
-        waiting = 0
-    return found
+            blocks[-1].lines.extend([*[""] * blank_count, text])
+        blank_count = 0
+    return blocks
 
 
 class _LineClassifier:
-    """Whose the next line is, by those before it."""
+    """Determines the author of each line from the lines before it."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.prefix = ""
-        """What Aider put before the last line."""
+        """Aider's prefix of the last line."""
         self._lines = lines
         self._keeps_line_breaks = any(
             line.startswith((USER_PREFIX, AIDER_PREFIX)) and line.endswith(LINE_BREAK_SUFFIX) for line in lines
         )
-        self._aider_only_lines = [place for place, line in enumerate(lines) if AIDER_ONLY_LINE.match(line)]
+        self._aider_only_lines = [index for index, line in enumerate(lines) if AIDER_ONLY_LINE.match(line)]
         self._closing_lines_by_fence: dict[str, list[int]] = {}
         self._kind: AiderBlockKind = ""
         self._is_output_open = False
-        """An output goes on until a line ends in two spaces."""
+        """An output continues until a line ends in two spaces."""
         self._after_blank = True
         self._awaited_closing = ""
-        """What closes the code that the model is writing."""
+        """Closing fence of the model's current code block; empty outside of code."""
 
-    def classify(self, place: int, line: str) -> AiderBlockKind:
-        """The voice of a line; none for a blank one that is no part of anything."""
+    def classify(self, index: int, line: str) -> AiderBlockKind:
+        """Return the kind of block that a line belongs to; empty for a blank line between blocks."""
         after_blank, self._after_blank = self._after_blank, not line.strip()
         self.prefix = ""
         if self._after_blank:
             return self._kind if self._kind == "assistant" or self._is_output_open else ""
-        kind = self._classify_text_line(place, line, after_blank=after_blank)
+        kind = self._classify_text_line(index, line, after_blank=after_blank)
         self._awaited_closing = self._next_awaited_closing(line) if kind == "assistant" else ""
         self._kind = kind
         return kind
 
-    def _classify_text_line(self, place: int, line: str, *, after_blank: bool) -> AiderBlockKind:
+    def _classify_text_line(self, index: int, line: str, *, after_blank: bool) -> AiderBlockKind:
         is_ended = line.endswith(LINE_BREAK_SUFFIX) or not self._keeps_line_breaks
         may_be_user = is_ended and (after_blank or self._kind == "user") and _starts_with_prefix(line, USER_PREFIX)
-        if may_be_user and self._is_outside_code(place):
+        if may_be_user and self._is_outside_code(index):
             self._is_output_open, self.prefix = False, USER_PREFIX
             return "user"
         if self._is_output_open:
             self._is_output_open = not line.endswith(LINE_BREAK_SUFFIX)
             return "tool"
-        if _starts_with_prefix(line, AIDER_PREFIX) and self._is_aider_line(
-            place, line, is_ended=is_ended, after_blank=after_blank
-        ):
+        has_prefix = _starts_with_prefix(line, AIDER_PREFIX)
+        if has_prefix and self._is_aider_line(index, line, is_ended=is_ended, after_blank=after_blank):
             self._is_output_open, self.prefix = not is_ended, AIDER_PREFIX
             return "tool"
-        # The model's words stand behind a blank line: what does not goes on with an output.
+        # Text of the model follows a blank line; without one, the line continues an output.
         return "tool" if self._kind == "tool" and not after_blank else "assistant"
 
-    def _is_aider_line(self, place: int, line: str, *, is_ended: bool, after_blank: bool) -> bool:
+    def _is_aider_line(self, index: int, line: str, *, is_ended: bool, after_blank: bool) -> bool:
         if is_ended:
-            return self._kind != "assistant" or (after_blank and self._is_outside_code(place))
-        is_straight_below = not self._kind or (self._kind != "assistant" and not after_blank)
-        return is_straight_below or (after_blank and AIDER_ONLY_LINE.match(line) is not None)
+            return self._kind != "assistant" or (after_blank and self._is_outside_code(index))
+        follows_output = not self._kind or (self._kind != "assistant" and not after_blank)
+        return follows_output or (after_blank and AIDER_ONLY_LINE.match(line) is not None)
 
     def _next_awaited_closing(self, line: str) -> str:
         if self._awaited_closing:
             return "" if line.strip() == self._awaited_closing else self._awaited_closing
-        opened = FENCE.match(line)
-        return "" if opened is None else opened[1].replace("<", "</")
+        opening = FENCE.match(line)
+        return "" if opening is None else opening[1].replace("<", "</")
 
-    def _is_outside_code(self, place: int) -> bool:
-        """Whether a line is none of code that the model shows; code that was cut off ends where Aider surely speaks.
+    def _is_outside_code(self, index: int) -> bool:
+        """Return whether a line is outside of the model's code. An unclosed code block ends at a line of Aider.
 
-        With two spaces at its end it is never the model's: answers that were cut off are many, and code that quotes
-        a history with its spaces is rare.
+        A file with trailing spaces needs no test for code: truncated answers are common there, while code that quotes
+        a history with its trailing spaces is rare.
         """
         if self._keeps_line_breaks or not self._awaited_closing:
             return True
@@ -169,14 +171,14 @@ class _LineClassifier:
             self._closing_lines_by_fence[self._awaited_closing] = [
                 n for n, line in enumerate(self._lines) if line.strip() == self._awaited_closing
             ]
-        end = _first_position_from(self._closing_lines_by_fence[self._awaited_closing], place)
-        return end is None or (_first_position_from(self._aider_only_lines, place) or end) < end
+        end = _first_index_from(self._closing_lines_by_fence[self._awaited_closing], index)
+        return end is None or (_first_index_from(self._aider_only_lines, index) or end) < end
 
 
-def _starts_with_prefix(line: str, mark: str) -> bool:
-    return line.startswith(mark) or line == mark.rstrip()
+def _starts_with_prefix(line: str, prefix: str) -> bool:
+    return line.startswith(prefix) or line == prefix.rstrip()
 
 
-def _first_position_from(places: Sequence[int], place: int) -> int | None:
-    at = bisect_left(places, place)
-    return places[at] if at < len(places) else None
+def _first_index_from(indexes: Sequence[int], start: int) -> int | None:
+    position = bisect_left(indexes, start)
+    return indexes[position] if position < len(indexes) else None

@@ -1,12 +1,12 @@
-"""The edits in the words of a model that Aider speaks with, and what became of them.
+"""Parse the edits in a model's answer to Aider, and their results.
 
-Aider calls no tools: a model writes its edits into its answer, in a layout that it was asked for. Blocks to search and
-replace can be told by their marks, whatever came of them. Whole files, diffs and patches are taken for edits only
-where Aider says that it applied one to that file: anyone may show a file.
+Aider has no tools: a model writes edits into its answer, in a layout that Aider's prompt describes. Search/replace
+blocks are recognized by their marks, applied or not. Whole files, diffs and patches count as edits only if Aider
+reports an applied edit to that file, since an answer can also show a file without editing it.
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -35,33 +35,34 @@ _PATCH_FILE = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 
 
 class AiderEdit(NamedTuple):
-    """One edit, and the lines that it takes up."""
+    """An edit, and its range of lines."""
 
     start: int
     stop: int
     anchor: int
+    """Line that the id of the call derives from."""
     name: str
     arguments: dict[str, Any]
 
 
 def find_applied_files(lines: Sequence[str]) -> frozenset[str]:
-    """The files that Aider says it applied an edit to."""
-    return frozenset(found[1] for line in lines if (found := _APPLIED_EDIT.fullmatch(line)))
+    """Return the files that Aider reports an applied edit to."""
+    return frozenset(match[1] for line in lines if (match := _APPLIED_EDIT.fullmatch(line)))
 
 
-def parse_aider_answer(lines: Sequence[str], first: int, done: Collection[str]) -> tuple[Part, ...]:
-    """An answer as words and edits, in order. `first` is the number of its first line, `done` the files edited."""
+def parse_aider_answer(lines: Sequence[str], first: int, edited_files: Collection[str]) -> tuple[Part, ...]:
+    """Parse an answer into text and edits, in order. `first` is the number of its first line."""
     parts: list[Part] = []
-    place = 0
-    if thought := _THINKING_TAG.match("\n".join(lines)):
-        parts.append(Thinking(thought[2].strip()))
-        place = thought[0].count("\n")
-        lines = [*lines[:place], "\n".join(lines)[thought.end() :].partition("\n")[0], *lines[place + 1 :]]
-    for edit in _find_edits(_AnswerLines(lines, done), place):
-        parts += _text_parts(lines[place : edit.start])
+    index = 0
+    if thinking := _THINKING_TAG.match("\n".join(lines)):
+        parts.append(Thinking(thinking[2].strip()))
+        index = thinking[0].count("\n")
+        lines = [*lines[:index], "\n".join(lines)[thinking.end() :].partition("\n")[0], *lines[index + 1 :]]
+    for edit in _find_edits(_AnswerLines(lines, edited_files), index):
+        parts += _text_parts(lines[index : edit.start])
         parts.append(ToolCall(f"edit-{first + edit.anchor}", edit.name, dump_json(edit.arguments)))
-        place = edit.stop
-    return (*parts, *_text_parts(lines[place:]))
+        index = edit.stop
+    return (*parts, *_text_parts(lines[index:]))
 
 
 def _text_parts(lines: Sequence[str]) -> list[Text]:
@@ -70,153 +71,160 @@ def _text_parts(lines: Sequence[str]) -> list[Text]:
 
 
 class _AnswerLines:
-    """The lines of an answer, and where its marks stand."""
+    """The lines of an answer, with an index of marks and fences."""
 
-    def __init__(self, lines: Sequence[str], done: Collection[str]) -> None:
+    def __init__(self, lines: Sequence[str], edited_files: Collection[str]) -> None:
         self.lines = lines
-        self.edited_files = done
-        """The files that were edited."""
-        bare = [line.strip() for line in lines]
+        self.edited_files = edited_files
+        stripped = [line.strip() for line in lines]
         self.search_marks, self.divider_marks, self.replace_marks = (
-            [place for place, line in enumerate(bare) if mark.fullmatch(line)]
+            [index for index, line in enumerate(stripped) if mark.fullmatch(line)]
             for mark in (SEARCH_MARK, DIVIDER_MARK, REPLACE_MARK)
         )
-        self.patch_ends = [place for place, line in enumerate(bare) if line == PATCH_END]
-        named = (
-            (place, _PATCH_FILE.fullmatch(line) or _DIFF_FILE.fullmatch(line))
-            for place, line in enumerate(bare if done else ())
+        self.patch_ends = [index for index, line in enumerate(stripped) if line == PATCH_END]
+        matches = (
+            (index, _PATCH_FILE.fullmatch(line) or _DIFF_FILE.fullmatch(line))
+            for index, line in enumerate(stripped if edited_files else ())
         )
-        self.file_name_lines = [place for place, found in named if found and found[1] in done]
-        """Where a patch or a diff names one of the files."""
+        self.file_name_lines = [index for index, match in matches if match and match[1] in edited_files]
+        """Lines of a patch or a diff that name an edited file."""
         self.fence_lines: dict[str, list[int]] = {}
-        for place, line in enumerate(bare):
+        for index, line in enumerate(stripped):
             if FENCE.match(line) or line.startswith("</"):
-                self.fence_lines.setdefault(line, []).append(place)
+                self.fence_lines.setdefault(line, []).append(index)
 
-    def find_block_end(self, middle: int) -> int | None:
-        """Where the text that replaces another ends; some models close it with its middle mark once more."""
-        end, head, again = (
-            _next_position(places, middle) for places in (self.replace_marks, self.search_marks, self.divider_marks)
+    def find_block_end(self, divider: int) -> int | None:
+        """Return the end of the replacement text. Some models close it with a second divider."""
+        end, search, second_divider = (
+            _next_after(indexes, divider) for indexes in (self.replace_marks, self.search_marks, self.divider_marks)
         )
-        if end is not None and (head is None or end < head):
+        if end is not None and (search is None or end < search):
             return end
-        is_closed = again is not None and again + 1 < len(self.lines) and _is_fence(self.lines[again + 1])
-        return again if is_closed else end
+        is_closed = second_divider is not None and any(map(_is_fence, self.lines[second_divider + 1 :][:1]))
+        return second_divider if is_closed else end
 
-    def find_closing_fence(self, place: int) -> int | None:
-        """Where the code that a line opens ends."""
-        opened = FENCE.match(self.lines[place])
-        return _next_position(self.fence_lines.get(opened[1].replace("<", "</"), ()), place) if opened else None
+    def find_closing_fence(self, index: int) -> int | None:
+        """Return the end of the code block that a line opens."""
+        opening = FENCE.match(self.lines[index])
+        return _next_after(self.fence_lines.get(opening[1].replace("<", "</"), ()), index) if opening else None
 
 
 def _is_fence(line: str) -> bool:
     return FENCE.match(line) is not None or line.strip().startswith("</")
 
 
-def _next_position(places: Sequence[int], place: int) -> int | None:
-    at = bisect_left(places, place + 1)
-    return places[at] if at < len(places) else None
+def _next_after(indexes: Sequence[int], index: int) -> int | None:
+    position = bisect_right(indexes, index)
+    return indexes[position] if position < len(indexes) else None
 
 
-def _find_edits(answer: _AnswerLines, place: int) -> Iterator[AiderEdit]:
-    free, path = place, ""  # the first line that no edit has, and the file of the one before
-    while place < len(answer.lines):
-        line = answer.lines[place].strip()
-        found: Sequence[AiderEdit] = ()
+def _find_edits(answer: _AnswerLines, index: int) -> Iterator[AiderEdit]:
+    free, path = index, ""  # the end of the previous edit, and its file
+    while index < len(answer.lines):
+        line = answer.lines[index].strip()
+        edits: Sequence[AiderEdit] = ()
         if SEARCH_MARK.fullmatch(line):
-            found = _parse_search_replace(answer, place, free, path)
+            edits = _parse_search_replace(answer, index, free, path)
         elif answer.edited_files and line == PATCH_START:
-            found = _parse_patch(answer, place, free)
+            edits = _parse_patch(answer, index, free)
         elif answer.edited_files and FENCE.match(line):
-            found = _parse_diff(answer, place) or _parse_whole_file(answer, place, free)
-        if found:
-            yield from found
-            free = place = found[-1].stop
-            path = found[-1].arguments.get("path", path)
+            edits = _parse_diff(answer, index) or _parse_whole_file(answer, index, free)
+        if edits:
+            yield from edits
+            free = index = edits[-1].stop
+            path = edits[-1].arguments.get("path", path)
         else:
-            place += 1
+            index += 1
 
 
 # --- layouts ---------------------------------------------------------------------------------------------------------
 
 
-def _parse_search_replace(answer: _AnswerLines, place: int, free: int, path: str) -> Sequence[AiderEdit]:
-    """Text to search for, and what replaces it; the file is named before it, or is that of the block before."""
-    middle = _next_position(answer.divider_marks, place)
-    end = answer.find_block_end(middle) if middle is not None else None
-    if middle is None or end is None:
+def _parse_search_replace(answer: _AnswerLines, index: int, free: int, path: str) -> Sequence[AiderEdit]:
+    """Parse a search/replace block. Its file is named before it, or else is that of the previous block."""
+    divider = _next_after(answer.divider_marks, index)
+    end = answer.find_block_end(divider) if divider is not None else None
+    if divider is None or end is None:
         return ()
-    named, start = _find_name_before(answer, place, free)
-    path = named or path or (next(iter(answer.edited_files)) if len(answer.edited_files) == 1 else "")
+    name, start = _find_name_before(answer, index, free)
+    path = name or path or (next(iter(answer.edited_files)) if len(answer.edited_files) == 1 else "")
     if not path:
         return ()
-    old, new = ("".join(f"{line}\n" for line in answer.lines[a + 1 : b]) for a, b in ((place, middle), (middle, end)))
-    stop = _skip_closing_fence(answer.lines, end + 1)
-    return [AiderEdit(start, stop, place, "search_replace", {"path": path, "search": old, "replace": new})]
+    arguments = {
+        "path": path,
+        "search": _join_lines(answer.lines[index + 1 : divider]),
+        "replace": _join_lines(answer.lines[divider + 1 : end]),
+    }
+    return [AiderEdit(start, _skip_closing_fence(answer.lines, end + 1), index, "search_replace", arguments)]
 
 
-def _find_name_before(answer: _AnswerLines, place: int, free: int) -> tuple[str, int]:
-    """The file that is named in the last three lines, behind nothing but fences; and where the edit begins."""
-    lines, start, fences = answer.lines, place, 0
-    for before in range(place - 1, max(free, place - 3) - 1, -1):
+def _join_lines(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _find_name_before(answer: _AnswerLines, index: int, free: int) -> tuple[str, int]:
+    """Return the file name in the last three lines, with only fences after it, and the first line of the edit."""
+    lines, start, fence_count = answer.lines, index, 0
+    for before in range(index - 1, max(free, index - 3) - 1, -1):
         is_fence = _is_fence(lines[before])
-        name = _parse_file_name(lines[before], answer.edited_files)
-        if name:
-            # The name may stand in code of its own, or in that of the edit.
-            is_inside = before > free and (fences + is_fence) % 2 == 0 and FENCE.match(lines[before - 1]) is not None
+        if name := _parse_file_name(lines[before], answer.edited_files):
+            # The name can be in a code block of its own, or in that of the edit.
+            is_inside = (
+                before > free and (fence_count + is_fence) % 2 == 0 and FENCE.match(lines[before - 1]) is not None
+            )
             return name, before - is_inside
         if not is_fence:
             break
-        start, fences = before, fences + 1
+        start, fence_count = before, fence_count + 1
     return "", start
 
 
-def _parse_file_name(line: str, done: Collection[str]) -> str:
-    """The file that a line names, and nothing else."""
+def _parse_file_name(line: str, edited_files: Collection[str]) -> str:
+    """Return the file name in a line that contains nothing else."""
     name = line.strip()
     if FENCE.match(name):
         name = name.partition(">")[2] if name.startswith("<") else name.lstrip("`")
         return name if "." in name or "/" in name else ""
     name = name.rstrip(":").lstrip("#").strip().strip("`*")
-    if name in done:
+    if name in edited_files:
         return name
-    is_one = 0 < len(name) <= MAX_FILE_NAME_LENGTH and name != "..." and not re.search(r"[\s<>{}]", name)
-    return name if is_one else ""
+    is_name = 0 < len(name) <= MAX_FILE_NAME_LENGTH and name != "..." and not re.search(r"[\s<>{}]", name)
+    return name if is_name else ""
 
 
-def _skip_closing_fence(lines: Sequence[str], place: int) -> int:
-    is_fence = place < len(lines) and (lines[place].strip().startswith("</") or FENCE.fullmatch(lines[place].rstrip()))
-    return place + 1 if is_fence else place
+def _skip_closing_fence(lines: Sequence[str], index: int) -> int:
+    is_fence = index < len(lines) and (lines[index].strip().startswith("</") or FENCE.fullmatch(lines[index].rstrip()))
+    return index + 1 if is_fence else index
 
 
-def _parse_whole_file(answer: _AnswerLines, place: int, free: int) -> Sequence[AiderEdit]:
-    """A file's whole text, below its name."""
-    name = _parse_file_name(answer.lines[place - 1], answer.edited_files) if place > free else ""
-    end = answer.find_closing_fence(place) if name in answer.edited_files else None
-    inside = _next_position(answer.search_marks, place)
-    if end is None or (inside is not None and inside < end):
+def _parse_whole_file(answer: _AnswerLines, index: int, free: int) -> Sequence[AiderEdit]:
+    """Parse the whole text of a file, below its name."""
+    name = _parse_file_name(answer.lines[index - 1], answer.edited_files) if index > free else ""
+    end = answer.find_closing_fence(index) if name in answer.edited_files else None
+    search = _next_after(answer.search_marks, index)
+    if end is None or (search is not None and search < end):
         return ()
-    content = "".join(f"{line}\n" for line in answer.lines[place + 1 : end])
-    return [AiderEdit(place - 1, end + 1, place, "write_file", {"path": name, "content": content})]
+    arguments = {"path": name, "content": _join_lines(answer.lines[index + 1 : end])}
+    return [AiderEdit(index - 1, end + 1, index, "write_file", arguments)]
 
 
-def _parse_diff(answer: _AnswerLines, place: int) -> Sequence[AiderEdit]:
-    """A unified diff, of one file or several."""
-    end = answer.find_closing_fence(place) if answer.lines[place].strip().endswith("diff") else None
-    at = _next_position(answer.file_name_lines, place)
+def _parse_diff(answer: _AnswerLines, index: int) -> Sequence[AiderEdit]:
+    """Parse a unified diff of one or several files."""
+    end = answer.find_closing_fence(index) if answer.lines[index].strip().endswith("diff") else None
+    file_line = _next_after(answer.file_name_lines, index)
     edits: list[AiderEdit] = []
-    while end is not None and at is not None and at < end:
-        following = _next_position(answer.file_name_lines, at)
+    while end is not None and file_line is not None and file_line < end:
+        following = _next_after(answer.file_name_lines, file_line)
         stop = end if following is None or following > end else following - 1
-        path = _DIFF_FILE.sub(r"\1", answer.lines[at].strip())
-        arguments = {"path": path, "edits": _parse_hunks(answer.lines[at + 1 : stop])}
-        edits.append(AiderEdit(edits[-1].stop if edits else place, stop, at, "apply_diff", arguments))
-        at = following
+        path = _DIFF_FILE.sub(r"\1", answer.lines[file_line].strip())
+        arguments = {"path": path, "edits": _parse_hunks(answer.lines[file_line + 1 : stop])}
+        edits.append(AiderEdit(edits[-1].stop if edits else index, stop, file_line, "apply_diff", arguments))
+        file_line = following
     return [*edits[:-1], edits[-1]._replace(stop=edits[-1].stop + 1)] if edits else ()
 
 
 def _parse_hunks(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Each hunk as a text to search for and what replaces it: models make up line numbers."""
+    """Parse hunks as search/replace pairs, since models invent line numbers."""
     hunks: list[tuple[list[str], list[str]]] = [([], [])]
     for line in lines:
         if line.startswith("@@"):
@@ -224,42 +232,41 @@ def _parse_hunks(lines: Sequence[str]) -> list[dict[str, str]]:
             continue
         old, new = hunks[-1]
         if line[:1] not in ("+", "\\"):
-            old.append(f"{line[1:]}\n")
+            old.append(line[1:])
         if line[:1] not in ("-", "\\"):
-            new.append(f"{line[1:]}\n")
-    return [{"search": "".join(old), "replace": "".join(new)} for old, new in hunks if old != new]
+            new.append(line[1:])
+    return [{"search": _join_lines(old), "replace": _join_lines(new)} for old, new in hunks if old != new]
 
 
-def _parse_patch(answer: _AnswerLines, place: int, free: int) -> Sequence[AiderEdit]:
-    """A patch of several files, between its own marks."""
-    end, named = _next_position(answer.patch_ends, place), _next_position(answer.file_name_lines, place)
-    if end is None or named is None or named > end:
+def _parse_patch(answer: _AnswerLines, index: int, free: int) -> Sequence[AiderEdit]:
+    """Parse a patch of several files, between its marks."""
+    end, file_line = _next_after(answer.patch_ends, index), _next_after(answer.file_name_lines, index)
+    if end is None or file_line is None or file_line > end:
         return ()
-    start = place - (place > free and FENCE.fullmatch(answer.lines[place - 1].rstrip()) is not None)
-    text = "\n".join(answer.lines[place : end + 1])
-    return [AiderEdit(start, _skip_closing_fence(answer.lines, end + 1), place, "apply_patch", {"input": text})]
+    start = index - (index > free and FENCE.fullmatch(answer.lines[index - 1].rstrip()) is not None)
+    text = "\n".join(answer.lines[index : end + 1])
+    return [AiderEdit(start, _skip_closing_fence(answer.lines, end + 1), index, "apply_patch", {"input": text})]
 
 
-# --- what became of them ---------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 def match_edit_results(calls: Sequence[ToolCall], lines: Sequence[str]) -> tuple[tuple[ToolResult, ...], list[str]]:
-    """What Aider said about each edit, and the lines that say something else."""
-    failed = next((place for place, line in enumerate(lines) if _FAILED_EDITS.match(line)), len(lines))
-    told = {found[1]: line for line in lines[:failed] if (found := _APPLIED_EDIT.fullmatch(line))}
-    left = {found[1]: line for line in lines[:failed] if (found := _SKIPPED_EDIT.fullmatch(line))}
+    """Return the results of the edits in Aider's output, and the other lines."""
+    failed = next((index for index, line in enumerate(lines) if _FAILED_EDITS.match(line)), len(lines))
+    applied = {match[1]: line for line in lines[:failed] if (match := _APPLIED_EDIT.fullmatch(line))}
+    skipped = {match[1]: line for line in lines[:failed] if (match := _SKIPPED_EDIT.fullmatch(line))}
     refusal = "\n".join(lines[failed:]).strip()
-    others = next((line for line in lines[failed:] if _OTHERS_APPLIED.match(line)), "")
+    others_applied = next((line for line in lines[failed:] if _OTHERS_APPLIED.match(line)), "")
     refused = _find_refused_calls(calls, lines[failed:]) if refusal else set()
     results: list[ToolResult] = []
     for call in calls:
         paths = _edited_paths(call)
-        if call.id in refused:
-            results.append(ToolResult(call.id, (Text(refusal),), is_error=True, name=call.name))
-        elif said := next((told[path] for path in paths if path in told), others):
-            results.append(ToolResult(call.id, (Text(said),), name=call.name))
-        elif said := next((left[path] for path in paths if path in left), ""):
-            results.append(ToolResult(call.id, (Text(said),), is_error=True, name=call.name))
+        success = next((applied[path] for path in paths if path in applied), others_applied)
+        failure = refusal if call.id in refused else next((skipped[path] for path in paths if path in skipped), "")
+        is_error = call.id in refused or not success
+        if text := failure if is_error else success:
+            results.append(ToolResult(call.id, (Text(text),), is_error=is_error, name=call.name))
     used = {result.text for result in results} | ({*lines[failed:]} if refused else set())
     return tuple(results), [line for line in lines if line not in used]
 
@@ -268,34 +275,31 @@ def _edited_paths(call: ToolCall) -> list[str]:
     fields = load_json_object(call.arguments)
     if "path" in fields:
         return [fields["path"]]
-    return [found[1] for found in _PATCH_FILE.finditer(fields.get("input", ""))]
+    return [match[1] for match in _PATCH_FILE.finditer(fields.get("input", ""))]
 
 
 def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[str]:
-    """The edits that Aider could not apply: those that it shows again, or all where it understood none."""
-    named = Counter(found[1] for line in lines if (found := _NO_MATCH.fullmatch(line)))
-    if not named:
+    """Return the ids of the edits that Aider repeats as failed, or of all edits if it names no file."""
+    refused_per_file = Counter(match[1] for line in lines if (match := _NO_MATCH.fullmatch(line)))
+    if not refused_per_file:
         return {call.id for call in calls}
-    again = _AnswerLines(lines, ())
-    blocks = (
-        (head, _next_position(again.divider_marks, head), _next_position(again.search_marks, head))
-        for head in again.search_marks
-    )
-    whole = ((head, end) for head, end, other in blocks if end and not (other and other < end))
-    shown = {_strip_whitespace("".join(lines[head + 1 : end])) for head, end in whole}
-    of_file = Counter(path for call in calls for path in _edited_paths(call))
-    return {
-        call.id
-        for call in calls
-        for path in _edited_paths(call)
-        if path in named
-        and (
-            named[path] >= of_file[path]
-            or _strip_whitespace(load_json_object(call.arguments).get("search", "")) in shown
-        )
-    }
+    repeated = _AnswerLines(lines, ())
+    refused_searches: set[str] = set()
+    for start in repeated.search_marks:
+        end, following = _next_after(repeated.divider_marks, start), _next_after(repeated.search_marks, start)
+        if end and not (following and following < end):
+            refused_searches.add(_strip_whitespace("".join(lines[start + 1 : end])))
+    edits_per_file = Counter(path for call in calls for path in _edited_paths(call))
+    refused: set[str] = set()
+    for call in calls:
+        search = _strip_whitespace(load_json_object(call.arguments).get("search", ""))
+        for path in _edited_paths(call):
+            is_named = path in refused_per_file
+            if is_named and (refused_per_file[path] >= edits_per_file[path] or search in refused_searches):
+                refused.add(call.id)
+    return refused
 
 
 def _strip_whitespace(text: str) -> str:
-    """A text without its white space: what Aider quotes has lost some."""
+    """Return a text without whitespace, since Aider's quotes lose some."""
     return "".join(text.split())

@@ -1,9 +1,9 @@
-"""Aider: one Markdown file a project, in which each start begins another run; a run is a session.
+"""Aider: one Markdown file per project. Each start of Aider begins a run, and each run is a session.
 
-Only the start has a time, in the user's own zone, which is not told. A run is named by it, so that it keeps its name
-while the file grows. What Aider prints before the first prompt (version, models, files) are facts of the run; what it
-prints later answers the edits in the words before it, or is an output of its own: a command that was run, a commit.
-`/ask` and its like write the question down once more; it is read once.
+Only the start of a run has a time, in an unknown time zone. The session id derives from it and stays the same while
+the file grows. Aider's output before the first prompt (version, models, files) becomes metadata of the session. Later
+output is the result of the edits in the previous answer, or a message: the output of a command, a commit. Commands
+such as `/ask` repeat the question, which is read once.
 """
 
 import glob
@@ -33,7 +33,7 @@ from thresher.transcripts.source import SourceFile
 NAME = "aider"
 HISTORY_FILE = ".aider.chat.history.md"
 SNIFFED_LINES = 2000
-"""Lines in which the first header is looked for: a file may have lost its beginning."""
+"""Maximum lines before the first header: the start of the file may be missing."""
 
 _VERSION = re.compile(r"Aider v(\S+)")
 _MODEL = re.compile(r"(?:Main )?[Mm]odels?: (\S+?)⚡? with .*?edit format\b.*")
@@ -44,74 +44,74 @@ _TOKENS = re.compile(
 )
 _NOTICE = re.compile(r"Cost: \$.* session\..*|(?:Weak model|Editor model|Git repo|Repo-map): .*|Use /help .*")
 _GENERATED_PROMPT = re.compile(r"# Fix any errors below|I ran this command:\n|# Question:[^\n]*\n\s*# Relevant docs:")
-"""Prompts that Aider makes of what a linter, a command or its own manual says."""
+"""Prompts that Aider generates from the output of a linter or a command, or from its manual."""
 _CHAT_COMMANDS = ("/ask", "/code", "/architect", "/context", "/help")
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """Every run."""
+    """Read every run."""
     sessions: list[Session] = []
-    names: Counter[str] = Counter()
+    id_counts: Counter[str] = Counter()
     for run in split_aider_runs(source):
         session = _build_session(source, run)
         if not run.started and not session.history:
             continue
-        names[session.id] += 1
-        again = names[session.id]
-        sessions.append(replace(session, id=f"{session.id}-{again}") if again > 1 else session)
+        id_counts[session.id] += 1
+        count = id_counts[session.id]
+        sessions.append(replace(session, id=f"{session.id}-{count}") if count > 1 else session)
     if not sessions:
-        source.report("no run of Aider is in it", "read as a session without messages")
+        source.report("the file has no run of Aider", "read as a session without messages")
         sessions = [Session(NAME, source.stem or "beginning", source.file, (History(),))]
     sessions[0] = replace(sessions[0], problems=tuple(source.problems))
     return sessions
 
 
 def _build_session(source: SourceFile, run: AiderRun) -> Session:
-    teller = _RunReader(source)
-    found = split_aider_blocks(run)
-    for block, following in zip_longest(found, found[1:]):
-        teller.read_block(block, following)
-    history = History(tuple(teller.messages))
+    reader = _RunReader(source)
+    blocks = split_aider_blocks(run)
+    for block, following in zip_longest(blocks, blocks[1:]):
+        reader.read_block(block, following)
+    history = History(tuple(reader.messages))
     started = parse_time(run.started)
     if run.started and started is None:
-        source.report(f"a run started at {run.started!r}, which is no time", "it has none", run.first_line - 1)
+        source.report(f"the start {run.started!r} of a run is not a valid time", "ignored", run.first_line - 1)
+    default_project = str(source.path.absolute().parent) if source.path.name == HISTORY_FILE else ""
     prompts = [m for m in history if not m.text.startswith("/") or m.text.startswith(_CHAT_COMMANDS)]
     return make_session(
         NAME,
         source,
         run.started.replace("-", "").replace(":", "").replace(" ", "-") or "beginning",
         [history],
-        records=teller.records,
-        project=teller.project_folder
-        or (str(source.path.absolute().parent) if source.path.name == HISTORY_FILE else ""),
+        records=reader.records,
+        project=reader.project_folder or default_project,
         title=title_from_prompt([History(tuple(prompts)), history]),
-        version=teller.version,
+        version=reader.version,
         started=started,
         problems=(),
     )
 
 
 class _RunReader:
-    """One run, as far as it is told."""
+    """Collects the messages and metadata of one run."""
 
     def __init__(self, source: SourceFile) -> None:
         self._file = source.file
         self._model = ""
         self.messages: list[Message] = []
         self.records: Counter[str] = Counter()
-        """Blocks by whose they are; of what is no part of the conversation, lines."""
+        """Counts of blocks by kind, and of lines outside of the conversation."""
         self.version = ""
         self.project_folder = ""
 
     def read_block(self, block: AiderBlock, following: AiderBlock | None) -> None:
-        """The next block, and the one after it: that says whether an edit was one."""
+        """Read a block. The one after it shows which edits Aider applied."""
         self.records[block.kind] += 1
         match block.kind:
             case "user":
                 self._read_user_block(block)
             case "assistant":
-                said = following.lines if following and following.kind == "tool" else []
-                parts = parse_aider_answer(block.lines, block.line, find_applied_files(said))
+                output = following.lines if following and following.kind == "tool" else []
+                parts = parse_aider_answer(block.lines, block.line, find_applied_files(output))
                 message = Message("assistant", parts, "model", str(block.line), model=self._model)
                 self._add_message(message, block)
             case _:
@@ -132,7 +132,7 @@ class _RunReader:
             self._add_message(Message("user", (Text(text),), author, str(block.line)), block)
 
     def _read_tool_block(self, block: AiderBlock) -> None:
-        lines = [line for line in block.lines if not self._consume_run_fact(line)]
+        lines = [line for line in block.lines if not self._consume_metadata(line)]
         if not self.messages:
             self.records["start"] += len(lines)
             return
@@ -141,43 +141,43 @@ class _RunReader:
         text = "\n".join(rest).strip()
         self._add_message(Message("user", (Text(text),) if text else (), "tool", str(block.line)), block)
 
-    def _consume_run_fact(self, line: str) -> bool:
-        """Whether a line tells something of the run, which is noted."""
-        if found := _VERSION.fullmatch(line):
-            self.version = found[1]
-        elif found := _MODEL.fullmatch(line):
-            self._model = found[1]
-        elif found := _FOLDER.fullmatch(line):
-            self.project_folder = self.project_folder or found[1]
-        elif found := _TOKENS.fullmatch(line):
-            self._assign_usage(_parse_usage(found))
+    def _consume_metadata(self, line: str) -> bool:
+        """Return whether a line has metadata of the run, and store it."""
+        if match := _VERSION.fullmatch(line):
+            self.version = match[1]
+        elif match := _MODEL.fullmatch(line):
+            self._model = match[1]
+        elif match := _FOLDER.fullmatch(line):
+            self.project_folder = self.project_folder or match[1]
+        elif match := _TOKENS.fullmatch(line):
+            self._assign_usage(_parse_usage(match))
         elif not _NOTICE.fullmatch(line):
             return False
         self.records["fact"] += 1
         return True
 
     def _assign_usage(self, usage: Usage) -> None:
-        """A bill is for the answer right before it, if there was one."""
+        """Set the usage of the answer right before it, if there is one."""
         last = self.messages[-1] if self.messages else None
         if last and last.role == "assistant" and last.usage is None:
             self.messages[-1] = replace(last, usage=usage)
 
 
 def _command_argument(text: str) -> str:
-    """What a command is told, if a text is one."""
+    """Return the argument of a slash command; empty for any other text."""
     words = text.split(maxsplit=1) if text.startswith("/") else []
     return words[1] if len(words) > 1 else ""
 
 
-def _parse_usage(found: re.Match[str]) -> Usage:
-    sent, written, cached, received = (_parse_token_count(one) for one in found.groups(default="0"))
-    # Some versions count what a cache served as sent, others do not: then it may be more than that.
-    fresh = sent - written if written <= sent else sent
-    return Usage(fresh - cached if cached <= fresh else fresh, received, cached, written)
+def _parse_usage(match: re.Match[str]) -> Usage:
+    sent, written, cached, received = (_parse_token_count(group) for group in match.groups(default="0"))
+    # Some versions include cached tokens in the sent ones. In others the cached tokens can exceed them.
+    uncached = sent - written if written <= sent else sent
+    return Usage(uncached - cached if cached <= uncached else uncached, received, cached, written)
 
 
 def _parse_token_count(text: str) -> int:
-    """Aider rounds what is over a thousand: `5,244`, `3.2k`."""
+    """Parse a count such as `5,244` or `3.2k`."""
     scale = {"k": 1000, "M": 1_000_000}.get(text[-1], 1)
     try:
         return round(float(text.rstrip("kM").replace(",", "")) * scale)
@@ -186,7 +186,7 @@ def _parse_token_count(text: str) -> int:
 
 
 def _sniff(source: SourceFile) -> int:
-    """The header of a run: in the first line, or below what is left of an earlier run."""
+    """Match the header of a run, in the first line or after lines of an earlier run."""
     if source.is_database:
         return 0
     is_first, is_quoted = True, False
@@ -200,12 +200,12 @@ def _sniff(source: SourceFile) -> int:
     return 0
 
 
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - a format's homes depend on both
-    """`AIDER_CHAT_HISTORY_FILE`, and the folder that one is in; a home is never searched through for projects."""
-    here = environment.get("PWD") or ""
-    named = environment.get("AIDER_CHAT_HISTORY_FILE")
-    files = [Path(here, named)] if named else []
-    files += [Path(here, HISTORY_FILE)] if here else []
+def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - the signature of all formats
+    """Return the file in `AIDER_CHAT_HISTORY_FILE` and the current folder. Other projects cannot be discovered."""
+    folder = environment.get("PWD") or ""
+    configured = environment.get("AIDER_CHAT_HISTORY_FILE")
+    files = [Path(folder, configured)] if configured else []
+    files += [Path(folder, HISTORY_FILE)] if folder else []
     return [SessionFolder(file.parent, glob.escape(file.name)) for file in files]
 
 

@@ -1,12 +1,10 @@
-"""ATIF, Harbor's Agent Trajectory Interchange Format: one JSON document a run of any agent, from version 1.0 to 1.7.
+"""ATIF: Harbor's Agent Trajectory Interchange Format, versions 1.0 to 1.7, one JSON document per run.
 
-A step of the agent is one model call with its results. What ran in a terminal may answer several calls at once, and
-names none of them: it is taken for the answer of the last. A system step may say that it replaces the context: a new
-segment begins, with the summary that it shows, or with the next words of the user's role where it shows none. Steps
-that were copied from an earlier run are carried, not said again.
+An agent step is one model call with its results. A terminal's output can answer several calls without naming any: the
+last open call gets it. A system step can replace the context. It starts a segment with its summary or, without one,
+with the text of the next user step. Steps copied from an earlier run become carried messages.
 
-Sub-agents are documents inside the document, or files beside it. A document has no lines: a message's place is the
-number of its step.
+Sub-agents are embedded in the document or stored in files next to it. Source lines are step numbers.
 """
 
 import re
@@ -25,31 +23,31 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "atif"
 MAX_SUBAGENT_DEPTH = 8
-"""How far sub-agents of sub-agents are followed."""
+"""Maximum nesting of sub-agents."""
 _CONTINUATION_ID = re.compile(r"(.+?)-cont-(\d{1,6})")
-"""How Harbor's own agent names a run that goes on from another."""
+"""Name that Harbor's own agent gives a run that continues another."""
 
 
 class AtifKin(NamedTuple):
-    """Whose sub-agent a run is."""
+    """Relation of a sub-agent's run to its parent."""
 
     parent: str
     call_id: str
-    given_id: str
-    """What its parent calls it."""
+    fallback_id: str
+    """ID for a run without its own ID."""
     depth: int
     is_embedded: bool
-    """Whether it stands in its parent's file."""
+    """True if the run is part of its parent's document."""
 
 
 NO_PARENT = AtifKin("", "", "", 0, is_embedded=False)
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """One run, with its sub-agents."""
+    """Read one run with its sub-agents."""
     document = source.read_document()
     if not _is_run(document):
-        raise ReadError(f"`{source.path}` holds no list of `steps`; is it an ATIF trajectory?")
+        raise ReadError(f"`{source.path}` has no list of `steps`: is it an ATIF trajectory?")
     return [AtifRunReader(source).build_session(source, document)]
 
 
@@ -58,20 +56,20 @@ def _is_run(document: Any) -> bool:
 
 
 class AtifRunReader:
-    """A run and its sub-agents; each file is read once."""
+    """Reads a run and its sub-agents, each file once."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Begin with the file that was asked for."""
+        """Register the file of the run itself."""
         self._opened_paths = {source.path.resolve()}
 
     def build_session(self, source: SourceFile, document: dict[str, Any], kin: AtifKin = NO_PARENT) -> Session:
-        """One run; `kin` tells of a sub-agent."""
+        """Build the session of one run; `kin` links a sub-agent to its parent."""
         agent, is_root = dict_at(document, "agent"), kin.depth == 0
         reader = AtifStepReader(source, document, "human" if is_root else "model")
         segments = [History(tuple(segment)) for segment in reader.build_segments()]
-        own = () if is_root else (text_at(document, "trajectory_id"),)
-        names = (*own, text_at(document, "session_id"), kin.given_id, source.stem)
-        id_ = next(name for name in names if name)
+        own_id = "" if is_root else text_at(document, "trajectory_id")
+        names = (own_id, text_at(document, "session_id"), kin.fallback_id, source.stem)
+        id_ = next(filter(None, names))
         children = tuple(self._read_subagents(source, document, id_, reader.delegations, kin.depth + 1))
         title = (text_at(agent, "name"), title_from_prompt(segments))
         extra = dict_at(agent, "extra") or dict_at(document, "extra")
@@ -96,39 +94,43 @@ class AtifRunReader:
     def _read_subagents(
         self, source: SourceFile, document: dict[str, Any], parent: str, delegated: Sequence[AtifDelegation], depth: int
     ) -> Iterator[Session]:
-        """The runs inside the document, and those that its steps name beside it."""
+        """Yield the embedded runs, then those in files that the steps reference."""
         if depth > MAX_SUBAGENT_DEPTH and (delegated or document.get("subagent_trajectories")):
-            what = f"sub-agents of sub-agents, more than {MAX_SUBAGENT_DEPTH} times over"
-            source.report(what, "not followed further")
+            source.report(
+                f"sub-agents are nested more than {MAX_SUBAGENT_DEPTH} levels deep", "deeper ones are skipped"
+            )
             return
         callers = {text_at(ref, "trajectory_id"): call for ref, call in delegated}
-        inside: set[str] = set()
-        for number, one in enumerate(list_at(document, "subagent_trajectories"), 1):
-            if not _is_run(one):
+        embedded: set[str] = set()
+        for number, run in enumerate(list_at(document, "subagent_trajectories"), 1):
+            if not _is_run(run):
                 source.report("a sub-agent's run has no list of `steps`", "skipped")
                 continue
-            name = first_text(one, "trajectory_id", "session_id")
-            inside.add(name)
+            name = first_text(run, "trajectory_id", "session_id")
+            embedded.add(name)
             kin = AtifKin(parent, callers.get(name, "") if name else "", f"{parent}-{number}", depth, is_embedded=True)
-            yield self.build_session(source, one, kin)
-        named = [one for one in delegated if text_at(one.ref, "trajectory_id") not in inside - {""}]
-        files = [(one, resolve_file_below(source.path.parent, text_at(one.ref, "trajectory_path"))) for one in named]
-        if missing := sum(path is None for _, path in files):
-            source.report(f"{missing} runs of sub-agents are neither in the file nor beside it", "left out")
-        for one, path in files:
+            yield self.build_session(source, run, kin)
+        external = [
+            delegation for delegation in delegated if text_at(delegation.ref, "trajectory_id") not in embedded - {""}
+        ]
+        folder = source.path.parent
+        files = [
+            (ref, call_id, resolve_file_below(folder, text_at(ref, "trajectory_path"))) for ref, call_id in external
+        ]
+        if missing := sum(path is None for _, _, path in files):
+            source.report(f"{missing} sub-agent runs are not in the file or its folder", "skipped")
+        for ref, call_id, path in files:
             if path and path not in self._opened_paths:
-                yield from self._read_subagent_file(SourceFile(path, source.limits), parent, one, depth)
+                kin = AtifKin(parent, call_id, text_at(ref, "session_id"), depth, is_embedded=False)
+                yield from self._read_subagent_file(SourceFile(path, source.limits), kin)
 
-    def _read_subagent_file(
-        self, source: SourceFile, parent: str, one: AtifDelegation, depth: int
-    ) -> Iterator[Session]:
+    def _read_subagent_file(self, source: SourceFile, kin: AtifKin) -> Iterator[Session]:
         self._opened_paths.add(source.path)
         try:
             document = source.read_document()
         except ReadError:
-            document = None
+            return
         if _is_run(document):
-            kin = AtifKin(parent, one.call_id, text_at(one.ref, "session_id"), depth, is_embedded=False)
             yield self.build_session(source, document, kin)
 
 
@@ -137,28 +139,28 @@ def _first_string(values: Any) -> str:
 
 
 def _previous_run_id(id_: str) -> str:
-    """The run that this one goes on from, by its name."""
-    found = _CONTINUATION_ID.fullmatch(id_)
-    if not found:
+    """Return the ID of the run that this one continues, from its own ID."""
+    match = _CONTINUATION_ID.fullmatch(id_)
+    if not match:
         return ""
-    return found[1] if int(found[2]) < 2 else f"{found[1]}-cont-{int(found[2]) - 1}"
+    return match[1] if int(match[2]) < 2 else f"{match[1]}-cont-{int(match[2]) - 1}"
 
 
 def _sniff(source: SourceFile) -> int:
-    """A document that names its version, or has an agent and numbered steps, each with a source."""
+    """Match a document that names its version, or one with an agent and numbered steps."""
     document = source.document
-    if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
+    if not _is_run(document):
         return 0
     if text_at(document, "schema_version").startswith("ATIF"):
         return 3
     steps = [step for step in document["steps"][:3] if isinstance(step, dict)]
-    shaped = any({"step_id", "source", "message"} <= step.keys() for step in steps)
-    return 2 if shaped and text_at(document, "agent", "name") else 0
+    has_steps = any({"step_id", "source", "message"} <= step.keys() for step in steps)
+    return 2 if has_steps and text_at(document, "agent", "name") else 0
 
 
-def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Devin's CLI keeps its sessions so; Harbor writes each run into the folder of its job."""
-    if sys.platform == "win32":
+def find_atif_homes(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[SessionFolder]:
+    """Return the session folder of Devin's CLI. Harbor keeps each run in the folder of its job."""
+    if platform == "win32":
         root = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
     else:
         root = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share")
@@ -170,8 +172,8 @@ FORMAT = TranscriptFormat(
     "ATIF (Harbor)",
     _sniff,
     _read,
-    _homes,
-    layouts="`trajectory.json` of Harbor's agents; sub-agents inside it or beside it; Devin's CLI",
+    find_atif_homes,
+    layouts="`trajectory.json` of Harbor's agents; sub-agents inside it or next to it; Devin's CLI",
     holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "compactions"),
     seen="ATIF 1.7",
 )

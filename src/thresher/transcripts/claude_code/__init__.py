@@ -1,1 +1,1 @@
-"""The transcript format of Claude Code."""
+"""Transcript format of Claude Code."""

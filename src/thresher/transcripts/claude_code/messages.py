@@ -1,8 +1,8 @@
-"""From the records of a Claude Code file to messages.
+"""Build messages from the records of a Claude Code file.
 
-One API message is spread over several lines, one a content block: they are joined by `message.id`, at the place
-of the first. Its usage is repeated on each and grows: the largest is the bill. The results of parallel calls, a line
-each, are one message too: that is how the API gets them.
+Claude Code writes one line per content block of an API message. Lines with the same `message.id` are merged at the
+position of the first. Each line repeats the usage so far, so the largest one counts. Results of parallel calls, one per
+line, are merged into one message, as in the API request.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
 
 
 class _MessageDraft(Struct, frozen=True, gc=False):
-    """One message while its lines are gathered."""
+    """A message with the lines merged so far."""
 
     first_node: ClaudeNode
     api_message: ClaudeMessage
@@ -46,12 +46,12 @@ class _MessageDraft(Struct, frozen=True, gc=False):
 
 
 def resolve_message_id(node: ClaudeNode) -> str:
-    """The id of the message that a record belongs to: the API's own where it has one."""
+    """Return the id of the message that a record belongs to: the API's id, or else the record's."""
     return (as_text(node.row.message.id) if node.row.type == "assistant" else "") or node.id
 
 
 def build_claude_messages(nodes: Sequence[ClaudeNode], source: SourceFile) -> tuple[Message, ...]:
-    """Records in order to messages."""
+    """Merge records, in order, into messages."""
     drafts: list[_MessageDraft] = []
     by_id: dict[str, _MessageDraft] = {}
     for node in nodes:
@@ -80,18 +80,17 @@ def _has_only_results(parts: list[Part]) -> bool:
 
 def _parse_node(node: ClaudeNode, source: SourceFile) -> tuple[ClaudeMessage, list[Part]]:
     row = node.row
-    wire: ClaudeMessage
-    wire = (
-        ClaudeMessage(content=attachment_content(row.attachment) or UNSET) if row.type == "attachment" else row.message
-    )
+    wire: ClaudeMessage = row.message
+    if row.type == "attachment":
+        wire = ClaudeMessage(content=attachment_content(row.attachment) or UNSET)
     try:
         return wire, _convert_content(wire.content)
     except RecursionError:
-        source.report("a record is nested too deep to follow", "its content is left out", node.line)
-    except UnicodeDecodeError:  # in the text of arguments, which is not looked at before it is taken
+        source.report("a record is nested too deeply", "removed its content", node.line)
+    except UnicodeDecodeError:  # decoding a record does not validate raw arguments
         for text in source.repair_line(node.line, node.record):
-            if mended := normalize_claude_message(LENIENT_DECODER.decode(text).message):
-                return mended, _convert_content(mended.content)
+            if repaired := normalize_claude_message(LENIENT_DECODER.decode(text).message):
+                return repaired, _convert_content(repaired.content)
     return wire, []
 
 
@@ -149,17 +148,17 @@ def _determine_author(row: ClaudeRecord, role: Role, parts: tuple[Part, ...]) ->
     return "model" if row.isSidechain and author == "human" else author
 
 
-def _largest_usage(bills: list[ClaudeUsage]) -> Usage | None:
-    """The bill is repeated on every line of a message, and grows: the largest is the last word."""
-    if not bills:
+def _largest_usage(usages: list[ClaudeUsage]) -> Usage | None:
+    """Return the usage with the most output tokens. Each line of a message repeats the usage so far."""
+    if not usages:
         return None
-    bill = bills[0] if len(bills) == 1 else max(bills, key=lambda bill: _int_or_zero(bill.output_tokens))
+    usage = usages[0] if len(usages) == 1 else max(usages, key=lambda usage: _int_or_zero(usage.output_tokens))
     return Usage(
-        input=_int_or_zero(bill.input_tokens),
-        output=_int_or_zero(bill.output_tokens),
-        cache_read=_int_or_zero(bill.cache_read_input_tokens),
-        cache_write=_int_or_zero(bill.cache_creation_input_tokens),
-        cache_write_1h=_int_or_zero(bill.cache_creation.ephemeral_1h_input_tokens) if bill.cache_creation else 0,
+        input=_int_or_zero(usage.input_tokens),
+        output=_int_or_zero(usage.output_tokens),
+        cache_read=_int_or_zero(usage.cache_read_input_tokens),
+        cache_write=_int_or_zero(usage.cache_creation_input_tokens),
+        cache_write_1h=_int_or_zero(usage.cache_creation.ephemeral_1h_input_tokens) if usage.cache_creation else 0,
     )
 
 

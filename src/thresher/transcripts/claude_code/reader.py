@@ -1,13 +1,12 @@
-"""Claude Code: one JSONL file a session, a tree of records, one line a content block.
+"""Claude Code: one JSONL file per session, a tree of records, one line per content block.
 
-What makes it hard, and what is done here:
-- one API message is spread over several lines: they are joined by `message.id`, wherever they stand;
-- results of parallel calls hang off their own call's line, so all but one are off the way from leaf to root:
-  they are brought back by `tool_use_id`, as are lines of a message that is on the way;
-- a compaction starts a new root: each root is a segment, linked by the boundary's `logicalParentUuid`;
-- sub-agents were written in four ways: inline (`isSidechain`), as progress records, as `agent-<id>.jsonl` beside
-  the session, and under `<session>/subagents/`; they are keyed by agent id, since they share the session's id;
-- text typed while the model works is in an attachment (`queued_command`) or only in the queue's own records.
+- An API message can span several lines. They are merged by `message.id`, in any position.
+- The parent of each result is its own call's line, so after parallel calls all results but one are off the path from
+  root to leaf. They are restored by `tool_use_id`, and other lines of a message on the path by `message.id`.
+- A compaction starts a new root. Each root is a segment, linked by the boundary's `logicalParentUuid`.
+- Sub-agents have four layouts: inline (`isSidechain`), progress records, `agent-<id>.jsonl` next to the session, and
+  files in `<session>/subagents/`. They are indexed by agent id, since they share the session's id.
+- Text typed while the model works is in an attachment (`queued_command`), or only in records of the prompt queue.
 """
 
 import os
@@ -15,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -23,14 +21,7 @@ from msgspec.structs import replace
 
 from thresher.model import History, Session
 from thresher.model.harness_text import detect_author
-from thresher.transcripts.base import (
-    SessionFolder,
-    TranscriptFormat,
-    make_session,
-    parse_time,
-    title_from_prompt,
-    trace_path,
-)
+from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, trace_path
 from thresher.transcripts.claude_code.messages import build_claude_messages
 from thresher.transcripts.claude_code.records import (
     LENIENT_DECODER,
@@ -61,29 +52,29 @@ _SIDE_RECORD_DECODER = msgspec.json.Decoder(ClaudeSideRecord)
 
 
 class ClaudeScan:
-    """What is gathered while a file is read once."""
+    """Facts collected in one pass over a file."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start with an empty scan."""
         self.nodes: dict[str, ClaudeNode] = {}
         self.records: Counter[str] = Counter()
         self.session_fields: dict[str, str] = {}
-        """The last word on title and the like, by field."""
+        """The latest value of the title and similar fields."""
         self.summaries: dict[str, str] = {}
         self.progress_nodes: dict[str, list[ClaudeNode]] = {}
-        """Messages of sub-agents that were only written as progress, by agent id."""
+        """Messages of sub-agents from progress records, by agent id."""
         self.spawned_by: dict[str, str] = {}
         """Agent id → the tool call that started it."""
         self.steering_prompts: list[ClaudeNode] = []
         self.spill_file_names: dict[str, str] = {}
-        """Tool call → the name of the file that holds its whole output."""
+        """Tool call → name of the file with its full output."""
         self.session_ids: list[str] = []
         self.forked_from = ""
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """One session, with its sub-agents."""
-    return [_build_session(source, _scan_file(source))]
+    """Read one session with its sub-agents."""
+    return [_build_session(source)]
 
 
 def _scan_file(source: SourceFile) -> ClaudeScan:
@@ -107,7 +98,7 @@ def _scan_file(source: SourceFile) -> ClaudeScan:
         try:
             _note_record(facts, queue, kind, node)
         except UnicodeDecodeError:
-            source.report("wrong UTF-8 beside the conversation", "what it says of the session is left out", line)
+            source.report("invalid UTF-8 in the metadata of a record", "ignored the metadata", line)
     return facts
 
 
@@ -145,19 +136,19 @@ def _note_session_fields(facts: ClaudeScan, row: ClaudeRecord, record: bytes) ->
             facts.spawned_by[row.toolUseResult.agentId] = call
         if name := _find_spill_file_name(row):
             facts.spill_file_names[call] = name
-    elif row.type == "user" and (found := _NOTIFICATION.search(record)):
-        facts.spawned_by.setdefault(found[1].decode(), found[2].decode())
+    elif row.type == "user" and (match := _NOTIFICATION.search(record)):
+        facts.spawned_by.setdefault(match[1].decode(), match[2].decode())
 
 
 def _find_spill_file_name(row: ClaudeRecord) -> str:
-    """The name of the file that holds the whole of a long output; the preview or the harness's note tells."""
-    told = row.toolUseResult.persistedOutputPath
-    if not isinstance(told, str):
-        told = plain_result_text(row.message)
-        if not told.startswith(_PERSISTED_OUTPUT_TAG):
+    """Return the name of the file with a long output, from the metadata or the excerpt of the result."""
+    text = row.toolUseResult.persistedOutputPath
+    if not isinstance(text, str):
+        text = plain_result_text(row.message)
+        if not text.startswith(_PERSISTED_OUTPUT_TAG):
             return ""
-    found = _SPILL_FILE_NAME.search(told[:1000])
-    return found[1] if found else ""
+    match = _SPILL_FILE_NAME.search(text[:1000])
+    return match[1] if match else ""
 
 
 def _note_progress(facts: ClaudeScan, node: ClaudeNode) -> None:
@@ -176,15 +167,15 @@ def _note_progress(facts: ClaudeScan, node: ClaudeNode) -> None:
 def _note_queue_operation(
     facts: ClaudeScan, queue: list[tuple[str, int]], note: ClaudeSideRecord, node: ClaudeNode
 ) -> None:
-    """A prompt that leaves the queue by `remove` was given to the model in the middle of its turn."""
+    """Update the queue. A prompt that leaves it by `remove` went to the model in the middle of a turn."""
     match note.operation:
         case "enqueue" if isinstance(note.content, str):
             queue.append((note.content, node.line))
         case "remove" if queue:
-            text, asked = queue.pop(0)
+            text, line = queue.pop(0)
             if detect_author(text) == "human" and not text.startswith('{"task_id"'):
                 row = ClaudeRecord(type="user", message=ClaudeMessage(content=text), timestamp=note.timestamp)
-                facts.steering_prompts.append(ClaudeNode(f"queue-{asked}", None, row, node.line, node.record))
+                facts.steering_prompts.append(ClaudeNode(f"queue-{line}", None, row, node.line, node.record))
         case "dequeue" if queue:
             queue.pop(0)
         case "popAll":
@@ -200,20 +191,22 @@ def _note_title(facts: ClaudeScan, note: ClaudeSideRecord) -> None:
         facts.summaries[note.leafUuid] = note.summary
 
 
-def _build_session(source: SourceFile, facts: ClaudeScan) -> Session:
-    spoken = [node for node in facts.nodes.values() if is_shown_record(node.row)]
-    own = [node for node in spoken if not node.row.isSidechain]
-    is_agent = bool(spoken) and not own
-    main = spoken if is_agent else own
+def _build_session(source: SourceFile) -> Session:
+    facts = _scan_file(source)
+    shown = [node for node in facts.nodes.values() if is_shown_record(node.row)]
+    own = [node for node in shown if not node.row.isSidechain]
+    is_agent = bool(shown) and not own
+    main = shown if is_agent else own
     spilled = _find_spilled_outputs(source, facts)
     segments, branches, compactions = linearize_record_tree(source, facts.nodes, main, facts.steering_prompts)
-    children = (
-        [] if is_agent else [*_read_inline_subagents(source, facts, spoken), *_read_subagent_files(source, facts)]
-    )
     stem = source.stem
     first = facts.session_ids[0] if facts.session_ids else ""
-    agent_id = facts.session_fields.get("agentId") or stem.removeprefix("agent-")
-    id_ = agent_id if is_agent else stem if _UUID.fullmatch(stem) else first or stem
+    if is_agent:
+        children: list[Session] = []
+        id_ = facts.session_fields.get("agentId") or stem.removeprefix("agent-")
+    else:
+        children = [*_read_inline_subagents(source, facts, shown), *_read_subagent_files(source, facts)]
+        id_ = stem if _UUID.fullmatch(stem) else first or stem
     return make_session(
         NAME,
         source,
@@ -226,38 +219,35 @@ def _build_session(source: SourceFile, facts: ClaudeScan) -> Session:
         records=facts.records,
         project=facts.session_fields.get("cwd", ""),
         git_branch=facts.session_fields.get("gitBranch", ""),
-        title=_choose_title(facts, segments),
+        title=_find_title(facts),
         version=facts.session_fields.get("version", ""),
         parent=first if is_agent else facts.forked_from or (first if first != id_ else ""),
     )
 
 
 def _find_spilled_outputs(source: SourceFile, facts: ClaudeScan) -> dict[str, str]:
-    """Outputs too long for the transcript, by call; looked for only in the session's own folder."""
+    """Return the files of long outputs by call. Only the session's own folder is searched."""
     folder = source.path.parent / source.stem / "tool-results"
-    here = {call: folder / name for call, name in facts.spill_file_names.items() if (folder / name).is_file()}
-    report_missing_outputs(source, len(facts.spill_file_names) - len(here))
-    return {call: str(path) for call, path in here.items()}
+    paths = {call: folder / name for call, name in facts.spill_file_names.items()}
+    existing = {call: str(path) for call, path in paths.items() if path.is_file()}
+    report_missing_outputs(source, len(paths) - len(existing))
+    return existing
 
 
-def _choose_title(facts: ClaudeScan, segments: Sequence[History]) -> str:
-    for field in ("customTitle", "aiTitle", "lastPrompt"):
-        if field in facts.session_fields:
-            return facts.session_fields[field]
-    for leaf, summary in facts.summaries.items():
-        if leaf in facts.nodes:
-            return summary
-    return title_from_prompt(segments)
+def _find_title(facts: ClaudeScan) -> str | None:
+    titles = (facts.session_fields.get(field) for field in ("customTitle", "aiTitle", "lastPrompt"))
+    summaries = (summary for leaf, summary in facts.summaries.items() if leaf in facts.nodes)
+    return next(filter(None, titles), None) or next(summaries, None)
 
 
 # Sub-agents
 
 
-def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, spoken: Sequence[ClaudeNode]) -> Iterator[Session]:
-    """Sub-agents written among the session's own lines, or only as its progress."""
+def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, shown: Sequence[ClaudeNode]) -> Iterator[Session]:
+    """Read sub-agents whose records are in the session's own file, or only in its progress records."""
     groups: dict[str, list[ClaudeNode]] = {}
     parents = {node.id: node.parent for node in facts.nodes.values()}
-    for node in spoken:
+    for node in shown:
         if node.row.isSidechain:
             agent = node.row.agentId if isinstance(node.row.agentId, str) else trace_path(node.id, parents)[0][0]
             groups.setdefault(agent, []).append(node)
@@ -281,18 +271,19 @@ def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, spoken: Sequen
 
 def _find_agent_files(path: Path, agent: str) -> list[Path]:
     name = f"agent-{Path(agent).name}.jsonl"
-    places = [path.parent / name, path.parent / path.name.split(".")[0] / "subagents" / name]
-    return [place for place in places if os.path.isfile(place)]  # noqa: PTH113 - no name is too long for it
+    candidates = [path.parent / name, path.parent / path.name.split(".")[0] / "subagents" / name]
+    return [file for file in candidates if os.path.isfile(file)]  # noqa: PTH113 - a name that is too long is not an error
 
 
 def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Session]:
-    """Sub-agents in files of their own, linked to the call that started them."""
+    """Read sub-agents in files of their own, and link each to the call that started it."""
     folder = source.path.parent / source.stem / "subagents"
     files = {path for path in folder.rglob("agent-*.jsonl*") if path.is_file()} if folder.is_dir() else set()
     files.update(path for agent in facts.spawned_by for path in _find_agent_files(source.path, agent))
     for path in sorted(files):
-        child = _build_session(inner := SourceFile(path, source.limits), _scan_file(inner))
-        meta = _read_agent_metadata(path)
+        child = _build_session(SourceFile(path, source.limits))
+        metadata_path = path.with_name(path.name.split(".")[0] + ".meta.json")
+        meta = SourceFile(metadata_path).document if metadata_path.is_file() else None
         yield replace(
             child,
             call_id=text_at(meta, "toolUseId") or facts.spawned_by.get(child.id, ""),
@@ -301,16 +292,8 @@ def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Sess
         )
 
 
-def _read_agent_metadata(path: Path) -> dict[str, Any]:
-    meta = path.with_name(path.name.split(".")[0] + ".meta.json")
-    if not meta.is_file():
-        return {}
-    value = SourceFile(meta).document
-    return value if isinstance(value, dict) else {}
-
-
 def _sniff(source: SourceFile) -> int:
-    """A record of a known kind with the ids of this format, or a title that names a leaf."""
+    """Match a record of a known type with a session id, or a title that names a leaf."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("type"), str):
             if "sessionId" in row and ("uuid" in row or row["type"] in _RECORD_TYPES):
@@ -321,7 +304,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """`CLAUDE_CONFIG_DIR`, else `~/.claude`; on macOS also the desktop application's trees."""
+    """Return the folders below `CLAUDE_CONFIG_DIR` or `~/.claude`, and those of the desktop application on macOS."""
     root = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     desktop = home / "Library" / "Application Support" / "Claude"
     return [
@@ -340,7 +323,7 @@ FORMAT = TranscriptFormat(
     _homes,
     resume="claude --resume {id}",
     wire="anthropic",
-    layouts="sessions; sub-agents inline, as progress, in files beside or below; spilled outputs; queued prompts",
+    layouts="sessions; sub-agents inline, in progress records or in files; spilled outputs; queued prompts",
     holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
     seen="1.0.98 to 2.1.52, 2.1.197",
 )

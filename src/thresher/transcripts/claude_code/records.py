@@ -1,7 +1,7 @@
-"""The records of a Claude Code file, as they are decoded.
+"""Decode the records of a Claude Code file.
 
-Nearly every line holds only blocks of four kinds, with just their documented fields. Such a line is decoded straight
-into structs, which is fast and keeps the exact text of a call's arguments; any other is decoded loosely, and its blocks
+Nearly all lines contain only blocks of four types with documented fields. The strict decoder reads these directly into
+structs, which is fast and keeps the exact text of arguments. The lenient decoder reads all other lines; their blocks
 stay plain values.
 """
 
@@ -11,26 +11,26 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from thresher.transcripts.coerce import text_at
+from thresher.transcripts.coerce import text_at, value_at
 
 _NONE = Raw(b"")
 
 
 class TextBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """Words."""
+    """A text block."""
 
     text: str
 
 
 class ThinkingBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="thinking"):
-    """Signed thinking."""
+    """A thinking block with its signature."""
 
     thinking: str
     signature: str
 
 
 class CallBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="tool_use"):
-    """A call, its arguments as they stand."""
+    """A tool call with the exact text of its arguments."""
 
     id: str
     name: str
@@ -39,7 +39,7 @@ class CallBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type", 
 
 
 class ResultBlock(Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="tool_result"):
-    """A plain result."""
+    """A tool result whose content is text."""
 
     tool_use_id: str
     content: str
@@ -50,13 +50,13 @@ ClaudeBlock = TextBlock | ThinkingBlock | CallBlock | ResultBlock
 
 
 class CacheWriteTiers(Struct, gc=False):
-    """Cache writes by how long they live."""
+    """Cache writes by lifetime."""
 
     ephemeral_1h_input_tokens: Any = 0
 
 
 class ClaudeUsage(Struct, gc=False):
-    """The tokens of one model call."""
+    """The usage of one model call."""
 
     input_tokens: Any = 0
     output_tokens: Any = 0
@@ -66,7 +66,7 @@ class ClaudeUsage(Struct, gc=False):
 
 
 class ClaudeMessage(Struct, gc=False):
-    """The API's message in a record; loosely decoded, its content holds the blocks as plain values."""
+    """The API message in a record. After lenient decoding, the blocks in its content are plain values."""
 
     id: Any = None
     model: Any = None
@@ -75,7 +75,7 @@ class ClaudeMessage(Struct, gc=False):
 
 
 class ClaudeRecord(Struct, gc=False):
-    """The fields of a record that are looked at; anything may stand in them."""
+    """The fields of a record that the reader uses, with values of any type."""
 
     type: Any = None
     uuid: Any = None
@@ -103,14 +103,14 @@ class ClaudeRecord(Struct, gc=False):
 
 
 class ClaudeResultNote(Struct, gc=False):
-    """What the harness notes beside a result: the sub-agent that gave it, the file that holds all of it."""
+    """The harness's metadata of a result: the sub-agent that returned it, and the file with its full text."""
 
     agentId: Any = None
     persistedOutputPath: Any = None
 
 
 class ProgressMessage(Struct, gc=False):
-    """A sub-agent's message, as its parent's progress repeats it."""
+    """A sub-agent's message in a progress record of its parent."""
 
     type: Any = None
     uuid: Any = None
@@ -119,14 +119,14 @@ class ProgressMessage(Struct, gc=False):
 
 
 class SubagentProgress(Struct, gc=False):
-    """What a progress record says of a sub-agent."""
+    """The sub-agent and its message in a progress record."""
 
     agentId: Any = None
     message: ProgressMessage | None = None
 
 
 class StrictClaudeRecord(ClaudeRecord, gc=False):
-    """A record whose parts are as documented."""
+    """A record whose nested values match the documented schema."""
 
     message: ClaudeMessage | None = None
     data: SubagentProgress | None = None
@@ -138,7 +138,7 @@ LENIENT_DECODER = msgspec.json.Decoder(ClaudeRecord)
 
 
 def normalize_claude_record(row: ClaudeRecord) -> None:
-    """Put a loosely decoded record into the same clothes as a strict one."""
+    """Normalize a leniently decoded record to the strict schema."""
     row.message = normalize_claude_message(row.message)
     row.toolUseResult = _struct_from_fields(ClaudeResultNote, row.toolUseResult)
     row.data = _struct_from_fields(SubagentProgress, row.data)
@@ -153,18 +153,18 @@ def _struct_from_fields(kind: type[Struct], value: Any) -> Any:
 
 
 def normalize_claude_message(message: Any) -> ClaudeMessage | None:
-    """A loosely decoded message in the same clothes as a strict one."""
+    """Normalize a leniently decoded message to the strict schema."""
     if not isinstance(message, dict):
         return None
-    content, bill = message.get("content"), _struct_from_fields(ClaudeUsage, message.get("usage"))
-    if bill is not None:
-        bill.cache_creation = _struct_from_fields(CacheWriteTiers, bill.cache_creation)
+    content, usage = message.get("content"), _struct_from_fields(ClaudeUsage, message.get("usage"))
+    if usage is not None:
+        usage.cache_creation = _struct_from_fields(CacheWriteTiers, usage.cache_creation)
     content = content if isinstance(content, str | list) else UNSET
-    return ClaudeMessage(message.get("id"), message.get("model"), content, bill)
+    return ClaudeMessage(message.get("id"), message.get("model"), content, usage)
 
 
 class ClaudeSideRecord(Struct, gc=False):
-    """A record beside the tree: a title, the queue of prompts."""
+    """A record outside of the tree: a title, or an operation of the prompt queue."""
 
     timestamp: Any = None
     operation: Any = None
@@ -177,7 +177,7 @@ class ClaudeSideRecord(Struct, gc=False):
 
 
 class ClaudeNode(Struct, frozen=True, gc=False):
-    """A record with its place in the file."""
+    """A record with its location in the file."""
 
     id: str
     parent: str | None
@@ -187,16 +187,15 @@ class ClaudeNode(Struct, frozen=True, gc=False):
 
 
 def is_shown_record(row: ClaudeRecord) -> bool:
-    """Whether a record puts something before the model."""
+    """Return whether the model receives the content of a record."""
     if row.type in ("user", "assistant"):
         return isinstance(row.message, ClaudeMessage)
-    return (
-        row.type == "attachment" and isinstance(row.attachment, dict) and attachment_content(row.attachment) is not None
-    )
+    attachment = row.attachment if row.type == "attachment" else None
+    return isinstance(attachment, dict) and attachment_content(attachment) is not None
 
 
 def answered_call_id(message: ClaudeMessage | None) -> str:
-    """The call that a user record answers, or nothing."""
+    """Return the id of the call that a user record answers, or an empty string."""
     if message is None or not isinstance(message.content, list):
         return ""
     for block in message.content:
@@ -208,7 +207,7 @@ def answered_call_id(message: ClaudeMessage | None) -> str:
 
 
 def plain_result_text(message: ClaudeMessage | None) -> str:
-    """The words of the result that a user record carries, where it is a plain one."""
+    """Return the text of the result in a user record, if its content is text."""
     for block in message.content if message is not None and type(message.content) is list else ():
         if type(block) is ResultBlock:
             return block.content
@@ -218,7 +217,7 @@ def plain_result_text(message: ClaudeMessage | None) -> str:
 
 
 def record_call_ids(message: ClaudeMessage) -> Iterator[str]:
-    """The ids of the calls in an assistant record."""
+    """Yield the ids of the calls in an assistant record."""
     for block in message.content if isinstance(message.content, list) else ():
         if type(block) is CallBlock:
             yield block.id
@@ -227,7 +226,7 @@ def record_call_ids(message: ClaudeMessage) -> Iterator[str]:
 
 
 def record_texts(row: ClaudeRecord) -> Iterator[str]:
-    """The words of a record, block by block."""
+    """Yield the text of each block in a record."""
     content = attachment_content(row.attachment) if row.type == "attachment" else row.message and row.message.content
     if isinstance(content, str):
         yield content.strip()
@@ -238,7 +237,7 @@ def record_texts(row: ClaudeRecord) -> Iterator[str]:
 
 
 def attachment_content(attachment: dict[str, Any]) -> str | list[Any] | None:
-    """What an attachment puts before the model, if it is one that does."""
+    """Return the content that the model receives from an attachment, or None."""
     match attachment.get("type"):
         case "queued_command":
             value = attachment.get("prompt")
@@ -247,9 +246,7 @@ def attachment_content(attachment: dict[str, Any]) -> str | list[Any] | None:
             if isinstance(value, list):
                 value = "\n".join(item for item in value if isinstance(item, str))
         case "file":
-            inner = attachment.get("content")
-            file = inner.get("file") if isinstance(inner, dict) else None
-            value = file.get("content") if isinstance(file, dict) else None
+            value = value_at(attachment, "content", "file", "content")
         case _:
             return None
     return value if isinstance(value, str | list) else None

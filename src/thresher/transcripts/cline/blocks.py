@@ -1,6 +1,8 @@
-"""The content blocks of Cline, Roo Code and Kilo Code: Anthropic's, those of Cline's core, Roo's of its version 2."""
+"""Parse the content blocks of Cline, Roo Code and Kilo Code.
 
-from collections.abc import Iterable
+Blocks have the schema of the Anthropic API, of Cline's core or of version 2 of Roo's files.
+"""
+
 from typing import Any
 
 from thresher.dialects.content import parse_image_url
@@ -14,10 +16,10 @@ from thresher.transcripts.xml_calls import is_failed_tool_answer, parse_result_h
 
 
 def parse_cline_parts(row: dict[str, Any]) -> list[Part]:
-    """What stands in a message; Roo keeps reasoning that only its vendor can read as a message of its own."""
+    """Return the parts of a message. Roo stores encrypted reasoning as a message of its own."""
     if row.get("type") == "reasoning":
-        shown = (text_at(one, "text") for one in list_at(row, "summary"))
-        return [Thinking("\n".join(filter(None, shown)), text_at(row, "encrypted_content"))]
+        summary = (text_at(item, "text") for item in list_at(row, "summary"))
+        return [Thinking("\n".join(filter(None, summary)), text_at(row, "encrypted_content"))]
     content = row.get("content")
     if isinstance(content, str):
         return [Text(content)] if content else []
@@ -25,27 +27,28 @@ def parse_cline_parts(row: dict[str, Any]) -> list[Part]:
 
 
 def parse_cline_thinking(row: dict[str, Any]) -> list[Part]:
-    """Reasoning that is told beside the content, of the message or of a block in it."""
-    if said := text_at(row, "reasoning_content"):
-        return [Thinking(said)]
-    beside = (list_at(one, "reasoning_details") for one in (row, *list_at(row, "content")))
-    details = [detail for found in beside for detail in found]
-    found = ((first_text(one, "text", "summary"), text_at(one, "signature")) for one in details)
-    return [Thinking(said, signature) for said, signature in found if said or signature]
+    """Return reasoning from fields outside the content, of the message or one of its blocks."""
+    if reasoning := text_at(row, "reasoning_content"):
+        return [Thinking(reasoning)]
+    owners = (row, *list_at(row, "content"))
+    details = (detail for owner in owners for detail in list_at(owner, "reasoning_details"))
+    parts = (Thinking(first_text(detail, "text", "summary"), text_at(detail, "signature")) for detail in details)
+    return [part for part in parts if part.text or part.signature]
 
 
 def _parse_block(block: Any) -> Part:
     match block:
         case str() | {"type": "text", "text": str()}:
             return Text(block if isinstance(block, str) else block["text"])
-        case {"type": "thinking", "thinking": str(said)} | {"type": "reasoning", "text": str(said)}:
+        case {"type": "thinking", "thinking": str(text)} | {"type": "reasoning", "text": str(text)}:
             options = value_at(block, "providerOptions", "anthropic")
-            return Thinking(said, text_at(block, "signature") or first_text(options, "signature", "redactedData"))
+            return Thinking(text, text_at(block, "signature") or first_text(options, "signature", "redactedData"))
         case {"type": "redacted_thinking", "data": str(data)}:
             return Thinking("", data)
         case {"type": "tool_use", "name": str(name)} | {"type": "tool-call", "toolName": str(name)}:
-            given, id_ = block.get("input"), text_at(block, "id" if block["type"] == "tool_use" else "toolCallId")
-            return ToolCall(id_, name, json_text({} if given is None else given))
+            id_ = text_at(block, "id" if block["type"] == "tool_use" else "toolCallId")
+            arguments = block.get("input")
+            return ToolCall(id_, name, json_text({} if arguments is None else arguments))
         case {"type": "tool_result"} | {"type": "tool-result"}:
             return _parse_result(block)
         case {"type": "file", "content": str(content)}:
@@ -75,41 +78,35 @@ def _parse_result(block: dict[str, Any]) -> ToolResult:
     name = first_text(block, "name", "toolName")
     output = dict_at(block, "output")
     content = output.get("value") if output else block.get("content")
-    given = [content] if isinstance(content, str) else as_list(content)
+    items = [content] if isinstance(content, str) else as_list(content)
     failed = block.get("is_error") is True or text_at(output, "type").startswith("error")
-    failed = failed or any(_is_failed_item(one, name) for one in given)
-    return ToolResult(call_id, tuple(_parse_result_content(given)), is_error=failed, name=name)
+    parts: list[ResultPart] = []
+    for item in items:
+        is_json = isinstance(item, str) and item.startswith('{"query":')
+        operation = load_json_object(item) if is_json else as_dict(item)
+        text = item if isinstance(item, str) else text_at(operation, "text")
+        header_name, start = parse_result_header(text) or (name, 0)
+        failed = failed or operation.get("success") is False or is_failed_tool_answer(text[start:], name or header_name)
+        parts.append(_parse_result_item(item, operation))
+    return ToolResult(call_id, tuple(parts), is_error=failed, name=name)
 
 
-def _parse_result_content(given: Iterable[Any]) -> Iterable[ResultPart]:
-    for one in given:
-        done = _operation_texts(one)
-        part = Text("\n".join(done)) if done else _parse_block(one)
-        yield part if isinstance(part, Text | Image | Unknown) else unknown_part(one)
-
-
-def _operation_texts(one: Any) -> list[str]:
-    """What Cline's core did for a call, and what came of it: an object, or its JSON text."""
-    told = load_json_object(one) if isinstance(one, str) and one.startswith('{"query":') else as_dict(one)
-    if "type" in told or not isinstance(told.get("query"), str):
-        return []
-    came = [told[key] for key in ("query", "result", "error") if told.get(key)]
-    return [json_text(said) for said in came]
-
-
-def _is_failed_item(one: Any, name: str) -> bool:
-    told = load_json_object(one) if isinstance(one, str) and one.startswith('{"query":') else as_dict(one)
-    said = one if isinstance(one, str) else text_at(told, "text")
-    called, start = parse_result_header(said) or (name, 0)
-    return told.get("success") is False or is_failed_tool_answer(said[start:], name or called)
+def _parse_result_item(item: Any, operation: dict[str, Any]) -> ResultPart:
+    """Parse a content item; an operation of Cline's core has a query with its result or error."""
+    if "type" not in operation and isinstance(operation.get("query"), str):
+        fields = [json_text(operation[key]) for key in ("query", "result", "error") if operation.get(key)]
+        if fields:
+            return Text("\n".join(fields))
+    part = _parse_block(item)
+    return part if isinstance(part, Text | Image | Unknown) else unknown_part(item)
 
 
 def parse_cline_usage(metrics: Any) -> Usage | None:
-    """A bill: what a cache served is a share of what was given."""
-    told = as_dict(metrics)
-    tokens = dict_at(told, "tokens")
-    read = count_at(told, "cacheReadTokens") or count_at(tokens, "cached")
-    written = count_at(told, "cacheWriteTokens")
-    given = count_at(told, "inputTokens") or count_at(tokens, "prompt")
-    output = count_at(told, "outputTokens") or count_at(tokens, "completion")
-    return usage_with_cached_input(given, output, read, written) if given or output else None
+    """Return the usage of one model call; its input includes cached tokens."""
+    metrics = as_dict(metrics)
+    tokens = dict_at(metrics, "tokens")
+    read = count_at(metrics, "cacheReadTokens") or count_at(tokens, "cached")
+    prompt = count_at(metrics, "inputTokens") or count_at(tokens, "prompt")
+    output = count_at(metrics, "outputTokens") or count_at(tokens, "completion")
+    written = count_at(metrics, "cacheWriteTokens")
+    return usage_with_cached_input(prompt, output, read, written) if prompt or output else None

@@ -1,4 +1,4 @@
-"""Folders in which Cline and its forks keep their sessions."""
+"""Session folders of Cline and its forks."""
 
 import sys
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ HOSTS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 SERVERS = (".vscode-server", ".vscode-server-insiders", ".vscode-remote", ".cursor-server", ".windsurf-server")
 
 
-def find_cline_homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Below the editors' own folders, on this machine and as a remote host; the folders of the command lines."""
-    if sys.platform == "darwin":
+def find_cline_homes(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[SessionFolder]:
+    """Return the folders of all editors, local and remote, and of the CLIs."""
+    if platform == "darwin":
         root = home / "Library" / "Application Support"
-    elif sys.platform == "win32":
+    elif platform == "win32":
         root = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
     else:
         root = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")

@@ -1,6 +1,6 @@
-"""What one agent of Copilot CLI was told, said and did: its messages by segment, results right behind their calls.
+"""Collect the messages of one Copilot CLI agent by segment, with results directly after their calls.
 
-Tools run side by side, so what they give comes in any order, and other events in between.
+Tools run in parallel, so results arrive in any order, with other events in between.
 """
 
 from collections import Counter
@@ -13,17 +13,17 @@ from thresher.transcripts.content import mark_carried
 
 
 class CopilotAgent:
-    """What one agent was told, said and did."""
+    """One agent: the main agent or a sub-agent."""
 
     def __init__(self, id_: str = "", call_id: str = "") -> None:
-        """Nothing yet."""
+        """`id_` and `call_id` are empty for the main agent."""
         self.id = id_
         self.call_id = call_id
         self.parent = ""
         self.title = ""
         self.model = ""
         self.system_prompt: Message | None = None
-        """The system prompt, which stands before all others."""
+        """Prompt that precedes all other messages."""
         self.messages: list[Message] = []
         self.segments: list[list[Message]] = []
         self.branches: list[AbandonedBranch] = []
@@ -32,49 +32,50 @@ class CopilotAgent:
         self.results: dict[str, list[Message]] = {}
         self.requested_calls: set[str] = set()
         self.early_call_messages: dict[str, str] = {}
-        """Calls that were seen to start before they were asked for, each with the id of the message made of it."""
+        """Calls that started before the model requested them, with the ID of the message made for each."""
         self.superseded_messages: set[str] = set()
-        """Such messages of calls that were asked for after all."""
+        """Messages of early calls that the model requested later."""
         self.continuation_ids: set[str] = set()
-        """Messages that are more of the response before, each with the bill of the whole."""
+        """Messages that continue the previous response; each repeats its usage."""
         self.event_positions: dict[str, int] = {}
-        """Where each event of this segment stands among its messages."""
+        """Number of messages in this segment before each event."""
         self.compaction_start: int | None = None
         self.pending_reasoning = ""
         self.last_request_id = ""
         self.last_notice = ""
 
     def replace_system_prompt(self, message: Message) -> bool:
-        """Take a system prompt in the place of the last one; whether that was another."""
+        """Replace the system prompt and return True if the previous one differs."""
         known = self.system_prompt
         if known is None or known.parts != message.parts:
             self.system_prompt = message
         return known is not None and known.parts != message.parts
 
     def begin_segment(self, *first: Message, kept: int | None = None) -> None:
-        """Start a segment: what opens it, and what stays in view of the last one."""
-        stay = self.messages[kept:] if kept is not None else []
+        """Start a segment with its first messages, and carry over the messages from index `kept`."""
+        carried = mark_carried(self.messages[kept:]) if kept is not None else []
         self.segments.append(self._visible_messages())
         self.system_prompt = replace(self.system_prompt, carried=True) if self.system_prompt else None
-        self.messages = [*first, *mark_carried(stay)]
+        self.messages = [*first, *carried]
         self.event_positions, self.compaction_start = {}, None
 
     def _visible_messages(self) -> list[Message]:
         return [*([self.system_prompt] if self.system_prompt else ()), *self.messages]
 
     def rewind_to(self, event: str) -> bool:
-        """Take back what came from an event on; whether the event is known."""
-        place = self.event_positions.get(event)
-        if place is None:
+        """Move all messages from an event onward to a branch; return False for an unknown event."""
+        index = self.event_positions.get(event)
+        if index is None:
             return False
-        left = [message for message in self._with_results(self.messages[place:]) if not message.carried]
-        del self.messages[place:]
-        if left:
-            self.branches.append(AbandonedBranch(History(tuple(left)), self.messages[-1].id if self.messages else ""))
+        removed = [message for message in self._with_results(self.messages[index:]) if not message.carried]
+        del self.messages[index:]
+        if removed:
+            parent = self.messages[-1].id if self.messages else ""
+            self.branches.append(AbandonedBranch(History(tuple(removed)), parent))
         return True
 
     def note_requested_call(self, call: str) -> None:
-        """A model asks for a call."""
+        """Record a call that the model requests."""
         if call in self.early_call_messages and call not in self.requested_calls:
             self.superseded_messages.add(self.early_call_messages[call])
         else:
@@ -82,12 +83,12 @@ class CopilotAgent:
         self.requested_calls.add(call)
 
     def add_result(self, call: str, message: Message) -> None:
-        """A result: it stands behind its call, or where it came if there is none, or none without a result."""
+        """Add a result to its call; a result without an open call is a message of its own."""
         results = self.results.setdefault(call, [])
         (results if len(results) < self.call_counts[call] else self.messages).append(message)
 
     def build_histories(self) -> tuple[History, ...]:
-        """Every segment, results right behind their calls."""
+        """Return all segments, with results directly after their calls."""
         return tuple(History(tuple(self._with_results(part))) for part in (*self.segments, self._visible_messages()))
 
     def _with_results(self, messages: list[Message]) -> Iterator[Message]:
@@ -100,7 +101,7 @@ class CopilotAgent:
                 seen[call.id] += 1
 
     def _merge_responses(self, messages: list[Message]) -> Iterator[Message]:
-        """One message for each response, and none for what was made too early."""
+        """Yield one message per response, without the messages of superseded early calls."""
         responses: list[list[Message]] = []
         for message in messages:
             if message.id in self.continuation_ids and responses and responses[-1][0].author == "model":

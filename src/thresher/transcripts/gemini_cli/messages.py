@@ -1,7 +1,7 @@
-"""What Gemini CLI's records say, as messages.
+"""Convert Gemini CLI's records to messages.
 
-A record of the model's holds its calls with their results. Newer builds repeat both: the calls among the parts of its
-content, the results as a record of the user's. They are read once, from where they stand with their outcome.
+A model record contains its calls with their results. Newer builds repeat both: the calls in the content of the record,
+the results in a user record. The copy that has the outcome is read, the other one is skipped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from thresher.dialects.content import infer_message_author
 from thresher.dialects.gemini.codec import parse_gemini_content
 from thresher.dialects.pairing import CallIdAssigner
-from thresher.model import Message, Usage
+from thresher.model import Author, Message, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.base import parse_time
@@ -24,11 +24,11 @@ from thresher.transcripts.source import SourceFile
 
 FAILED_STATUSES = ("error", "cancelled")
 HARNESS_PROMPT_PREFIXES = ("System: Potential loop detected", "System: Please continue.")
-"""How messages begin that the harness sends in the user's name."""
+"""Prefixes of messages that the harness sends in the user's name."""
 
 
 class GeminiRecordContent(NamedTuple):
-    """What a record says, however it is written."""
+    """Content of a record in a form that can be compared."""
 
     text: str
     calls: tuple[str, ...]
@@ -36,68 +36,61 @@ class GeminiRecordContent(NamedTuple):
 
 
 class GeminiRecord(Struct, frozen=True, dict=True):
-    """A record of a message, with its place in the file."""
+    """A message record with its line in the file."""
 
     id: str
     wire: dict[str, Any]
     line: int
     record: bytes
     is_listed: bool = False
-    """Whether it came in a list, and not on a line of its own before."""
+    """True if the message was first seen in a list, not on a line of its own."""
     is_summary: bool = False
     carried: bool = False
 
     @cached_property
     def content(self) -> GeminiRecordContent:
-        """What it says; few are ever asked."""
-        return extract_gemini_content(self.wire)
+        """Content of the record, extracted on first use: most records never need it."""
+        parts = _as_part_list(self.wire.get("content"))
+        texts = (text_at(part, "text") for part in map(as_dict, parts) if part.get("thought") is not True)
+        text = "\n".join([*(part for part in parts if isinstance(part, str)), *texts]).strip()
+        call_parts = [
+            as_dict(part)["functionCall"] for part in parts if isinstance(value_at(part, "functionCall"), dict)
+        ]
+        tools = [as_dict(tool) for tool in list_at(self.wire, "toolCalls")]
+        calls = tuple(f"{call.get('name')} {dump_json(call.get('args'))}" for call in call_parts or tools)
+        responses = [part for part in parts if "functionResponse" in as_dict(part)]
+        answers = [dump_json(part) for part in responses] or [dump_json(_result_parts(tool)) for tool in tools]
+        return GeminiRecordContent(text, calls, tuple(answers))
 
     @property
     def content_key(self) -> tuple[str, ...]:
-        """What it is known by once its id is lost."""
+        """Key that identifies the record if its ID changes."""
         return (text_at(self.wire, "type"), self.content.text, *self.content.calls)
-
-    def has_same_content(self, other: "GeminiRecord") -> bool:
-        """Whether it says what another does, tools and all."""
-        return self.content == other.content
-
-
-def extract_gemini_content(wire: dict[str, Any]) -> GeminiRecordContent:
-    """What a record says."""
-    parts = _as_part_list(wire.get("content"))
-    texts = (text_at(part, "text") for part in map(as_dict, parts) if part.get("thought") is not True)
-    words = "\n".join([*(part for part in parts if isinstance(part, str)), *texts]).strip()
-    named = [as_dict(part)["functionCall"] for part in parts if isinstance(value_at(part, "functionCall"), dict)]
-    tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
-    calls = tuple(f"{call.get('name')} {dump_json(call.get('args'))}" for call in named or tools)
-    told = [part for part in parts if "functionResponse" in as_dict(part)]
-    answers = [dump_json(part) for part in told] or [dump_json(_result_parts(tool)) for tool in tools]
-    return GeminiRecordContent(words, calls, tuple(answers))
 
 
 def map_subagent_calls(segments: Iterable[Iterable[GeminiRecord]]) -> dict[str, str]:
-    """Sub-agents, each with the call that started it."""
+    """Map each sub-agent's ID to the call that started it."""
     tools = (as_dict(tool) for entries in segments for entry in entries for tool in list_at(entry.wire, "toolCalls"))
     return {text_at(tool, "agentId"): text_at(tool, "id") for tool in tools if text_at(tool, "agentId")}
 
 
 def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -> list[Message]:
-    """What a model is shown of these records; what only the screen shows is left out."""
-    writer = _MessageBuilder()
-    found: list[Message] = []
+    """Convert records to messages, without records that only the screen shows."""
+    builder = _MessageBuilder()
+    messages: list[Message] = []
     for entry in entries:
         try:
-            made = [message for message in writer.build_messages(entry) if message.parts]
+            built = [message for message in builder.build_messages(entry) if message.parts]
         except RecursionError:
-            source.report("a message is nested too deep to follow", "skipped", entry.line)
+            source.report("a message is nested too deeply", "skipped", entry.line)
             continue
-        place, records = source.at(entry.line), (entry.record,) if entry.record else ()
-        found += [replace(one, source=place, carried=entry.carried, records=records) for one in made]
-    return found
+        location, records = source.at(entry.line), (entry.record,) if entry.record else ()
+        messages += [replace(m, source=location, carried=entry.carried, records=records) for m in built]
+    return messages
 
 
 class _MessageBuilder:
-    """Messages so far: which calls there are, which have their result, and what their results are made of."""
+    """Converts records in order and tracks calls and results to skip repeated ones."""
 
     def __init__(self) -> None:
         self._pairing = CallIdAssigner()
@@ -107,61 +100,57 @@ class _MessageBuilder:
         self._is_after_harness = False
 
     def build_messages(self, entry: GeminiRecord) -> Iterator[Message]:
-        """What one record says; a message may be left without parts."""
+        """Yield the messages of a record; some may have no parts."""
         parts, time = _as_part_list(entry.wire.get("content")), parse_time(entry.wire.get("timestamp"))
         match entry.wire.get("type"):
             case "gemini":
-                found = [*self._build_model_messages(entry, parts)]
+                messages = [*self._build_model_messages(entry, parts)]
             case "user" if entry.is_summary:
-                found = [Message("user", (Summary(entry.content.text),), author="harness", id=entry.id)]
+                messages = [Message("user", (Summary(entry.content.text),), author="harness", id=entry.id)]
             case "user":
-                found = [*self._build_user_messages(entry, parts)]
+                messages = [*self._build_user_messages(entry, parts)]
             case "info" if any("text" not in as_dict(part) for part in parts if not isinstance(part, str)):
-                # The pictures that a tool gave, which the model is shown as if the user had sent them.
-                found = [Message("user", self._parse_parts("user", parts), author="tool", id=entry.id)]
+                # Images from a tool, which the model gets as a user message.
+                messages = [Message("user", self._parse_parts("user", parts), author="tool", id=entry.id)]
             case _:
                 return
-        self._is_after_harness = found[-1].author == "harness"
-        yield from (one if one.time else replace(one, time=time) for one in found)
+        self._is_after_harness = messages[-1].author == "harness"
+        yield from (message if message.time else replace(message, time=time) for message in messages)
 
     def _parse_parts(self, role: str, parts: list[Any]) -> tuple[Part, ...]:
-        found = parse_gemini_content({"role": role, "parts": parts}, self._pairing).parts
-        return tuple(part for part in found if not (isinstance(part, Text) and not part.text))
+        parsed = parse_gemini_content({"role": role, "parts": parts}, self._pairing).parts
+        return tuple(part for part in parsed if not (isinstance(part, Text) and not part.text))
 
     def _build_model_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         wire = entry.wire
         tools = [as_dict(tool) for tool in list_at(wire, "toolCalls")]
-        told = {(key, tool[key]) for tool in tools for key in ("id", "name") if isinstance(tool.get(key), str)}
-        own = [part for part in parts if not _is_repeated_call(part, told)]
-        thoughts = [Thinking(told) for told in map(_format_thought, list_at(wire, "thoughts")) if told]
+        known = {(key, tool[key]) for tool in tools for key in ("id", "name") if isinstance(tool.get(key), str)}
+        own_parts = [part for part in parts if not _is_repeated_call(part, known)]
+        thinking = [Thinking(text) for text in map(_format_thought, list_at(wire, "thoughts")) if text]
         calls = [self._build_call(entry, tool, number) for number, tool in enumerate(tools, 1)]
-        # The harness answers itself where it has put a text into a list.
-        is_made = entry.is_listed and self._is_after_harness and not wire.get("model") and not tools
-        yield Message(
-            "assistant",
-            (*thoughts, *self._parse_parts("model", own), *calls),
-            author="harness" if is_made else "model",
-            id=entry.id,
-            model=text_at(wire, "model"),
-            usage=_parse_usage(wire.get("tokens")),
-        )
-        results = tuple(one for call, tool in zip(calls, tools, strict=True) if (one := _build_result(call, tool)))
+        # In a list, the harness follows its own prompt with an answer that no model wrote.
+        is_synthetic = entry.is_listed and self._is_after_harness and not wire.get("model") and not tools
+        content = (*thinking, *self._parse_parts("model", own_parts), *calls)
+        author: Author = "harness" if is_synthetic else "model"
+        model, usage = text_at(wire, "model"), _parse_usage(wire.get("tokens"))
+        yield Message("assistant", content, author=author, id=entry.id, model=model, usage=usage)
+        pairs = zip(calls, tools, strict=True)
+        results = tuple(result for call, tool in pairs if (result := _build_result(call, tool)))
         self._answered_call_ids |= {self._pairing.match_result(result.name, result.call_id) for result in results}
         self._known_result_parts = {dump_json(part) for tool in tools for part in _result_parts(tool)}
         ends = [time for tool in tools if (time := parse_time(tool.get("timestamp")))]
         yield Message("tool", results, author="tool", id=f"{entry.id}-results", time=max(ends, default=None))
 
     def _build_call(self, entry: GeminiRecord, tool: dict[str, Any], number: int) -> ToolCall:
-        id_, name, given = text_at(tool, "id"), text_at(tool, "name"), tool.get("args", {})
+        id_, name = text_at(tool, "id"), text_at(tool, "name")
         if not id_ or id_ in self._call_ids:
             id_ = f"{entry.id}-call-{number}"
         self._call_ids.add(id_)
-        return ToolCall(self._pairing.assign_call_id(name, id_), name, json_text(given))
+        return ToolCall(self._pairing.assign_call_id(name, id_), name, json_text(tool.get("args", {})))
 
     def _build_user_messages(self, entry: GeminiRecord, parts: list[Any]) -> Iterator[Message]:
         rest = [part for part in parts if not self._is_repeated_result(part)]
-        found = self._parse_parts("user", rest)
-        results, others = split_results(found)
+        results, others = split_results(self._parse_parts("user", rest))
         self._answered_call_ids |= {result.call_id for result in results}
         yield Message("tool", results, author="tool", id=f"{entry.id}-results" if others else entry.id)
         is_nudge = entry.content.text.startswith(HARNESS_PROMPT_PREFIXES)
@@ -169,35 +158,33 @@ class _MessageBuilder:
         yield Message("user", others, author=author, id=entry.id)
 
     def _is_repeated_result(self, part: Any) -> bool:
-        """Whether a part of the user's is a result that stands with its call, or came along with one."""
-        answer = dict_at(part, "functionResponse")
-        return text_at(answer, "id") in self._answered_call_ids or (
-            bool(self._known_result_parts) and dump_json(part) in self._known_result_parts
-        )
+        """Return True for a result that its call's record already contains."""
+        call_id, known = text_at(part, "functionResponse", "id"), self._known_result_parts
+        return call_id in self._answered_call_ids or (bool(known) and dump_json(part) in known)
 
 
 def _as_part_list(content: Any) -> list[Any]:
-    """A text, a part, or a list of either, as a list."""
+    """Return a text, a part or a list of either as a list."""
     return content if isinstance(content, list) else [content] if isinstance(content, str | dict) else []
 
 
-def _is_repeated_call(part: Any, told: set[tuple[str, str]]) -> bool:
-    """Whether a part is a call that stands among the record's calls: by its id, else by its name."""
+def _is_repeated_call(part: Any, known: set[tuple[str, str]]) -> bool:
+    """Return True if the record's list of calls contains the part, by ID or else by name."""
     call = dict_at(part, "functionCall")
     key = "id" if call.get("id") else "name"
-    return (key, text_at(call, key)) in told
+    return (key, text_at(call, key)) in known
 
 
 def _format_thought(thought: Any) -> str:
-    told = as_dict(thought)
-    subject = text_at(told, "subject")
-    return "\n".join(filter(None, (f"**{subject}**" if subject else "", text_at(told, "description"))))
+    subject = text_at(thought, "subject")
+    return "\n".join(filter(None, (f"**{subject}**" if subject else "", text_at(thought, "description"))))
 
 
 def _result_parts(tool: dict[str, Any]) -> list[Any]:
-    """What answers a call: where the answers of several are kept with each, its own and what follows it.
+    """Return the parts of a call's own result.
 
-    What stands before all answers is what a person said meanwhile.
+    Several calls can each contain the results of all of them. Then a call's own parts are its response and the parts
+    up to the next response. Parts before the first response are text that the user sent while the tools ran.
     """
     parts, id_ = _as_part_list(tool.get("result")), tool.get("id")
     owners: list[Any] = []
@@ -208,34 +195,25 @@ def _result_parts(tool: dict[str, Any]) -> list[Any]:
 
 
 def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
-    """What a call gave, if it came to an end."""
+    """Return the result of a finished call."""
     failed = tool.get("status") in FAILED_STATUSES
-    found = parse_gemini_content({"role": "user", "parts": _result_parts(tool)}, CallIdAssigner()).parts
-    if not found and not failed:
+    parts = parse_gemini_content({"role": "user", "parts": _result_parts(tool)}, CallIdAssigner()).parts
+    if not parts and not failed:
         return None
-    answers = [part for part in found if isinstance(part, ToolResult)]
+    answers = [part for part in parts if isinstance(part, ToolResult)]
     content: list[ResultPart] = [inner for answer in answers for inner in answer.content]
-    content += result_content(found)
+    content += result_content(parts)
     if not content and text_at(tool, "resultDisplay"):
         content.append(Text(tool["resultDisplay"]))
-    return ToolResult(
-        call.id,
-        tuple(content),
-        is_error=failed or any(answer.is_error for answer in answers),
-        name=call.name,
-        pocket=answers[0].pocket if len(answers) == 1 else None,
-    )
+    failed = failed or any(answer.is_error for answer in answers)
+    pocket = answers[0].pocket if len(answers) == 1 else None
+    return ToolResult(call.id, tuple(content), is_error=failed, name=call.name, pocket=pocket)
 
 
 def _parse_usage(tokens: Any) -> Usage | None:
-    """A bill; one of nothing is none. The prompt is counted with what a cache served, thinking beside the output."""
-    told = as_dict(tokens)
-    given, cached, thoughts = (count_at(told, key) for key in ("input", "cached", "thoughts"))
-    if not given and not count_at(told, "total"):
+    """Return the usage of one model call. The prompt includes cached tokens; the output excludes thinking."""
+    prompt, cached, thoughts = (count_at(tokens, key) for key in ("input", "cached", "thoughts"))
+    if not prompt and not count_at(tokens, "total"):
         return None
-    return Usage(
-        input=max(given - cached, 0) + count_at(told, "tool"),
-        output=count_at(told, "output") + thoughts,
-        cache_read=cached,
-        reasoning=thoughts,
-    )
+    uncached = max(prompt - cached, 0) + count_at(tokens, "tool")
+    return Usage(uncached, count_at(tokens, "output") + thoughts, cached, reasoning=thoughts)

@@ -1,13 +1,12 @@
-"""Gemini CLI: a log of changes to a list of messages, a line each; before that, one JSON document a session.
+"""Gemini CLI: a log of changes to a list of messages, one per line; older sessions are one JSON document.
 
-A line with an id that is in the list takes that message's place. `$rewindTo` takes a message and all behind it back.
-`$set` changes facts of the session; with `messages` it puts another list in the place of the one there is: the first
-one, the same once more when a session goes on, one whose old outputs are masked, or one that starts with a summary.
-What a list drops or changes is kept in the segment before it. A list made anew has new ids, so its messages are known
-again by what they say.
+A line with a known ID replaces that message. `$rewindTo` removes a message and all after it. `$set` changes fields of
+the session; with `messages` it replaces the whole list: at the start, when a session resumes, after old outputs are
+masked and after a compaction, which puts a summary first. Messages that a list removes or changes are kept in the
+segment before it. A rebuilt list has new IDs, so its messages are matched by content.
 
-A sub-agent's log lies in a folder named like its parent's session. An output that was too long for the model lies as a
-whole in `tool-outputs`, in a file named like its call.
+A sub-agent's log is in a folder with the name of its parent's session. An output too long for the model is stored in
+full in `tool-outputs`, in a file with the name of its call.
 """
 
 import re
@@ -30,24 +29,24 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "gemini-cli"
 SUMMARY_TAG = "<state_snapshot>"
-"""What opens the summary of a compression."""
+"""Tag that opens the summary of a compaction."""
 MAX_REWIND_LOOKBACK = 100
-"""How far back the message is looked for that a way was left from."""
+"""Maximum number of messages to check for the parent of a rewound branch."""
 HINTS_PREFIX = "User hints:"
-"""How a person's words begin that are told to all who are at work."""
+"""Prefix of a user's text that all running agents get."""
 FULL_OUTPUT_NOTICE = "For full output see: "
-"""What leads from the beginning and the end of an output to all of it."""
+"""Text in a truncated output that precedes the path of the full one."""
 NOTICE_SEARCH_LENGTH = 500
-"""How far into a result that is looked for."""
+"""Number of characters at the start of a result to search for that text."""
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiLogReader:
-    """A session while its log is replayed."""
+    """Replays the log of one session."""
 
     def __init__(self, source: SourceFile, *, is_child: bool) -> None:
-        """Nothing yet; `is_child` where it lies in the folder of the session that started it."""
+        """`is_child`: the log is in the folder of the session that started it."""
         self.source = source
         self.is_child = is_child
         self.session_fields: dict[str, Any] = {}
@@ -58,7 +57,7 @@ class GeminiLogReader:
         self.compactions = 0
 
     def read_record(self, line: int, record: bytes, row: dict[str, Any]) -> None:
-        """One line."""
+        """Apply one line of the log."""
         kind = row.get("type")
         if isinstance(row.get("$rewindTo"), str):
             self.records["$rewindTo"] += 1
@@ -81,21 +80,21 @@ class GeminiLogReader:
             self.session_fields |= {key: value for key, value in row.items() if key != "messages"}
 
     def read_message_list(self, rows: Iterable[Any]) -> None:
-        """The messages of a document; each has its place, whatever it is called."""
+        """Read the messages of a document, with generated IDs where needed."""
         for number, wire in enumerate(rows, 1):
             self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):
-                self.source.report("a message is no object", "skipped", number)
+                self.source.report("a message is not a JSON object", "skipped", number)
                 continue
             entry = _build_record(wire, f"message-{number}", number)
             if entry.id in self.current:
-                self.source.report("a message has the id of another", "named by its place", number)
+                self.source.report("a message has the ID of another one", "an ID is generated", number)
                 entry = replace(entry, id=f"message-{number}")
             self.current[entry.id] = entry
 
     def _apply_rewind(self, line: int, id_: str) -> None:
         if id_ not in self.current and self.current:
-            self.source.report("the message that was gone back to is not here", "all were taken back", line)
+            self.source.report("a rewind names a message that does not exist", "all messages are removed", line)
         removed: list[GeminiRecord] = []
         while self.current:
             last, entry = self.current.popitem()
@@ -107,72 +106,74 @@ class GeminiLogReader:
         self.rewound.append(([entry for entry in reversed(removed) if not entry.carried], after))
 
     def _replace_list(self, listed: list[GeminiRecord]) -> None:
-        """Another list in place of the one there is; a new segment if it does not merely go on from it."""
+        """Replace the message list; start a segment unless the new list extends the current one."""
         before = [entry for entry in self.current.values() if _has_speech(entry)]
-        found = _match_previous_records(listed, self.current)
-        merged = {new.id: _merge_record(new, found.get(new.id), new.id in self.current) for new in listed}
+        previous = _match_previous_records(listed, self.current)
+        merged = {new.id: _merge_record(new, previous.get(new.id), new.id in self.current) for new in listed}
         spoken = [entry for entry in listed if _has_speech(entry)]
         pairs = zip(before, spoken, strict=False)
-        goes_on = all(found.get(new.id) is old and merged[new.id].has_same_content(old) for old, new in pairs)
-        if not goes_on or len(spoken) < len(before):
+        extends = all(previous.get(new.id) is old and merged[new.id].content == old.content for old, new in pairs)
+        if not extends or len(spoken) < len(before):
             self.segments.append([*self.current.values()])
-            self.compactions += any(entry.is_summary and id_ not in found for id_, entry in merged.items())
-            merged = {id_: replace(entry, carried=id_ in found) for id_, entry in merged.items()}
+            self.compactions += any(entry.is_summary and id_ not in previous for id_, entry in merged.items())
+            merged = {id_: replace(entry, carried=id_ in previous) for id_, entry in merged.items()}
         is_carried = False
         for id_, entry in merged.items():
-            # What a tool answered is as old as the call, whatever it is called now.
+            # A record with only tool results is carried if the record before it is, even if its ID is new.
             is_carried = entry.carried if _has_speech(entry) else is_carried
             merged[id_] = replace(entry, carried=is_carried)
         self.current = merged
 
     def build_session(self) -> Session:
-        """What came of it."""
+        """Return the session of all records read so far."""
         is_subagent = self.is_child or self.session_fields.get("kind") == "subagent"
         entries = [*self.segments, [*self.current.values()]]
-        told = [History(tuple(build_gemini_messages(self.source, part))) for part in entries]
-        left = [(History(tuple(build_gemini_messages(self.source, part))), after) for part, after in self.rewound]
-        title = text_at(self.session_fields, "summary") or title_from_prompt(told)
+        segments = [History(tuple(build_gemini_messages(self.source, part))) for part in entries]
+        rewound = [(History(tuple(build_gemini_messages(self.source, part))), after) for part, after in self.rewound]
+        title = text_at(self.session_fields, "summary") or title_from_prompt(segments)
         if is_subagent:
-            prompt = next((m.id for history in told for m in history if m.author == "human"), "")
-            told = [_with_subagent_authors(history, prompt) for history in told]
-            left = [(_with_subagent_authors(history, prompt), after) for history, after in left]
+            prompt = next((m.id for history in segments for m in history if m.author == "human"), "")
+            segments = [_with_subagent_authors(history, prompt) for history in segments]
+            rewound = [(_with_subagent_authors(history, prompt), after) for history, after in rewound]
         id_ = text_at(self.session_fields, "sessionId") or self.source.stem
         project, files = _find_project(self.source.path, self.session_fields)
-        times = [message.time for history in told for message in history if message.time]
-        begun, ended = (parse_time(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
+        times = [message.time for history in segments for message in history if message.time]
+        is_in_subfolder = self.source.path.parent.parent.name == "chats"
+        parent = self.source.path.parent.name if is_subagent and is_in_subfolder else ""
+        started, ended = (parse_time(self.session_fields.get(key)) for key in ("startTime", "lastUpdated"))
         return make_session(
             NAME,
             self.source,
             id_,
-            told,
-            branches=(AbandonedBranch(history, after) for history, after in left if history),
-            children=() if is_subagent else tuple(_read_subagents(self.source, id_, map_subagent_calls(entries))),
-            spilled=_find_spilled_outputs(self.source, id_, told),
+            segments,
+            branches=(AbandonedBranch(history, after) for history, after in rewound if history),
+            children=() if is_subagent else _read_subagents(self.source, id_, map_subagent_calls(entries)),
+            spilled=_find_spilled_outputs(self.source, id_, segments),
             files=files,
             compactions=self.compactions,
             records=self.records,
             project=project,
             title=title,
-            parent=self.source.path.parent.name if is_subagent and _chats_folder(self.source.path, 1) else "",
-            started=begun or min(times, default=None),
+            parent=parent,
+            started=started or min(times, default=None),
             ended=ended or max(times, default=None),
         )
 
 
-def _build_record(wire: Any, place: str, line: int, record: bytes = b"") -> GeminiRecord:
+def _build_record(wire: Any, fallback_id: str, line: int, record: bytes = b"") -> GeminiRecord:
     wire = as_dict(wire)
-    return GeminiRecord(text_at(wire, "id") or place, wire, line, record)
+    return GeminiRecord(text_at(wire, "id") or fallback_id, wire, line, record)
 
 
-def _build_listed_record(wire: Any, place: str, line: int) -> GeminiRecord:
-    """A message of a list that takes the place of another: it may be the summary of what was there."""
-    entry = _build_record(wire, place, line)
+def _build_listed_record(wire: Any, fallback_id: str, line: int) -> GeminiRecord:
+    """Build the record of a message in a list; a user message with a summary tag is a summary."""
+    entry = _build_record(wire, fallback_id, line)
     is_summary = entry.wire.get("type") == "user" and SUMMARY_TAG in entry.content.text
     return replace(entry, is_listed=True, is_summary=is_summary)
 
 
 def _has_speech(entry: GeminiRecord) -> bool:
-    """Whether a person or a model says something in it, and it does not only hold what tools answered."""
+    """Return True for a record with user or model content, False for one with only tool results."""
     if entry.wire.get("type") != "user":
         return entry.wire.get("type") == "gemini"
     try:
@@ -184,52 +185,52 @@ def _has_speech(entry: GeminiRecord) -> bool:
 def _match_previous_records(
     listed: Sequence[GeminiRecord], current: dict[str, GeminiRecord]
 ) -> dict[str, GeminiRecord]:
-    """For each message of a list the one that it was: by its id, else the next that says the same."""
+    """Match each message of a list with its previous record, by ID or else by content."""
     ids = {entry.id for entry in listed}
     others: dict[tuple[str, ...], list[GeminiRecord]] = {}
     for id_, entry in reversed(current.items()):
         if id_ not in ids and _has_speech(entry):
             others.setdefault(entry.content_key, []).append(entry)
-    found: dict[str, GeminiRecord] = {}
+    previous: dict[str, GeminiRecord] = {}
     for entry in listed:
         same = others.get(entry.content_key) if _has_speech(entry) else None
         old = current.get(entry.id) or (same.pop() if same else None)
         if old:
-            found[entry.id] = old
-    return found
+            previous[entry.id] = old
+    return previous
 
 
 def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -> GeminiRecord:
-    """A message of a new list with what is known of it: one that was made anew has lost its bill and its calls."""
+    """Merge a listed message with its previous record: a rebuilt message lacks its usage and calls."""
     if old is None or not is_known:
         return old or new
-    line = old.line if new.has_same_content(old) else new.line
+    line = old.line if new.content == old.content else new.line
     return replace(old, wire={**old.wire, **new.wire}, line=line)
 
 
 def _with_subagent_authors(history: History, prompt: str) -> History:
-    """In a sub-agent's session nobody types: its prompt is its parent's model's, and what comes later the harness's.
+    """Set the authors in a sub-agent's session: its prompt is by the parent's model, later text by the harness.
 
-    Only what a person wants to be heeded at once is told to sub-agents, too.
+    The exception are user hints, which go to all running agents.
     """
 
-    def by(message: Message) -> Author:
+    def author_of(message: Message) -> Author:
         return "model" if message.id == prompt else "human" if message.text.startswith(HINTS_PREFIX) else "harness"
 
-    return History(tuple(replace(m, author=by(m)) if m.author == "human" else m for m in history))
+    return History(tuple(replace(m, author=author_of(m)) if m.author == "human" else m for m in history))
 
 
 def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> list[Session]:
-    """The sub-agents whose logs lie in the folder of this session; sub-agents have none of their own."""
+    """Read the sub-agents in the folder of a session; sub-agents never have their own."""
     folder = source.path.parent / _safe_file_name(id_)
     children: list[Session] = []
     for path in _list_files_below(folder, source.path.parent):
         if path.suffix != ".jsonl":
             continue
         try:
-            child = _read_session(SourceFile(path, source.limits), is_child=True)
+            [child] = _read(SourceFile(path, source.limits), is_child=True)
         except ReadError as error:
-            source.report(f"a sub-agent's log cannot be read ({error})", "left out")
+            source.report(f"a sub-agent's log cannot be read ({error})", "skipped")
             continue
         call_id = calls.get(child.id) or calls.get(path.stem, "")
         children.append(replace(child, parent=id_, call_id=call_id))
@@ -237,17 +238,17 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
 
 
 def _find_spilled_outputs(source: SourceFile, id_: str, histories: Sequence[History]) -> dict[str, str]:
-    """Outputs too long for the model, by call; looked for only in the folder of this session's outputs."""
-    results = [result for history in histories for message in history for result in message.results]
-    cut = [result for result in results if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH]]
-    names = {result.call_id: _output_file_stem(result) for result in cut}
-    if not names:
+    """Return the files of truncated outputs, by call; search only the folder of this session."""
+    results = (result for history in histories for message in history for result in message.results)
+    truncated = (result for result in results if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH])
+    stems = {result.call_id: _output_file_stem(result) for result in truncated}
+    if not stems:
         return {}
-    chats = _chats_folder(source.path, 0) or _chats_folder(source.path, 1) or source.path.parent
+    chats = _find_chats_folder(source.path) or source.path.parent
     outputs = chats.parent / "tool-outputs"
-    here = {path.stem: str(path) for path in _list_files_below(outputs / f"session-{_safe_file_name(id_)}", outputs)}
-    report_missing_outputs(source, sum(name not in here for name in names.values()))
-    return {call: here[name] for call, name in names.items() if name in here}
+    files = {path.stem: str(path) for path in _list_files_below(outputs / f"session-{_safe_file_name(id_)}", outputs)}
+    report_missing_outputs(source, sum(stem not in files for stem in stems.values()))
+    return {call: files[stem] for call, stem in stems.items() if stem in files}
 
 
 def _output_file_stem(result: ToolResult) -> str:
@@ -256,65 +257,60 @@ def _output_file_stem(result: ToolResult) -> str:
 
 
 def _safe_file_name(name: str) -> str:
-    """A name as the agent makes it fit for a file: no way leads out of a folder by it."""
+    """Convert a name to the file name that the agent uses; the result cannot contain a path separator."""
     return _UNSAFE.sub("_", name) or "_"
 
 
 def _list_files_below(folder: Path, root: Path) -> list[Path]:
-    """The files of a folder below another; links that lead out of it are not followed."""
+    """List the files in a folder if it is below `root`; skip symbolic links."""
     try:
         is_below = folder.resolve().is_relative_to(root.resolve())
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink()) if is_below else []
-    except (OSError, RuntimeError):  # it is not there, its name is too long, or it is a link to itself
+    except (OSError, RuntimeError):  # the folder is missing, its name is too long, or it is a link to itself
         return []
 
 
-def _chats_folder(path: Path, above: int) -> Path | None:
-    """The agent's folder of chats that a file lies in, directly or one folder deeper."""
-    folder = path.parents[above] if len(path.parents) > above else path.parent
-    return folder if folder.name == "chats" else None
+def _find_chats_folder(path: Path) -> Path | None:
+    """Return the agent's `chats` folder that contains a file, directly or one level deeper."""
+    return next((folder for folder in path.parents[:2] if folder.name == "chats"), None)
 
 
-def _find_project(path: Path, facts: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The project's folder, and the file that told it."""
-    chats = _chats_folder(path, 0) or _chats_folder(path, 1)
-    told = chats.parent / ".project_root" if chats else None
+def _find_project(path: Path, fields: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return the project's folder and the file that contains its path."""
+    chats = _find_chats_folder(path)
+    root_file = chats.parent / ".project_root" if chats else None
     try:
-        if told and told.is_file():
-            with told.open(encoding="utf-8", errors="replace") as file:
+        if root_file and root_file.is_file():
+            with root_file.open(encoding="utf-8", errors="replace") as file:
                 root = file.read(4096).strip()
             if root:
-                return root, (str(told),)
+                return root, (str(root_file),)
     except OSError:
         pass
-    return next(filter(None, map(as_text, list_at(facts, "directories"))), ""), ()
+    return next(filter(None, map(as_text, list_at(fields, "directories"))), ""), ()
 
 
-def _read(source: SourceFile) -> list[Session]:
-    """One session."""
-    return [_read_session(source, is_child=False)]
-
-
-def _read_session(source: SourceFile, *, is_child: bool) -> Session:
-    reading = GeminiLogReader(source, is_child=is_child)
+def _read(source: SourceFile, *, is_child: bool = False) -> list[Session]:
+    """Read one session."""
+    reader = GeminiLogReader(source, is_child=is_child)
     document = source.document
     if isinstance(document, dict) and isinstance(document.get("messages"), list):
         source.read_document()
-        reading.session_fields = {key: value for key, value in document.items() if key != "messages"}
-        reading.read_message_list(document["messages"])
+        reader.session_fields = {key: value for key, value in document.items() if key != "messages"}
+        reader.read_message_list(document["messages"])
     elif next(iter(source.lines()), (0, b""))[1].strip() in (b"{", b"["):
-        raise ReadError(f"`{source.path}` is a document that is torn, or none of Gemini CLI's")
+        raise ReadError(f"`{source.path}` is a damaged document, or not a session of Gemini CLI")
     else:
         for line, record, row in source.records(_DECODER):
             try:
-                reading.read_record(line, record, row)
+                reader.read_record(line, record, row)
             except RecursionError:
-                source.report("a record is nested too deep to follow", "skipped", line)
-    return reading.build_session()
+                source.report("a record is nested too deeply", "skipped", line)
+    return [reader.build_session()]
 
 
 def _sniff(source: SourceFile) -> int:
-    """The facts of a session on the first line of a log, or around a list of messages."""
+    """Match the session fields on the first line of a log or around a list of messages."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("sessionId"), str) and isinstance(row.get("projectHash"), str):
             return 3
@@ -328,7 +324,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """`.gemini` in `GEMINI_CLI_HOME`, else in the home directory; a folder for each project."""
+    """Return the projects' folders in `GEMINI_CLI_HOME`, else in the home directory."""
     root = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
     older = SessionFolder(root, "*/chats/session-*.json", newer=".jsonl")
     return [SessionFolder(root, "*/chats/session-*.jsonl"), older]
@@ -342,7 +338,7 @@ FORMAT = TranscriptFormat(
     _homes,
     resume="gemini --resume {id}",
     wire="gemini",
-    layouts="the log of changes (`.jsonl`), with sub-agents and spilled outputs beside it; the JSON document before it",
+    layouts="the log of changes (`.jsonl`), with sub-agents and spilled outputs; the older JSON document",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
     seen="JSON of January 2026; 0.61",
 )

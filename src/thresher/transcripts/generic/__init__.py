@@ -1,1 +1,1 @@
-"""Conversations that no known agent wrote: messages in a list, in fields of many names."""
+"""Transcript format of lists of messages that match no known agent, with fields of many names."""

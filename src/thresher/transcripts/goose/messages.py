@@ -1,9 +1,9 @@
-"""What goose calls a message, to messages: words, calls and results, and whom goose still shows them to.
+"""Convert goose's messages, and track which of them the model still sees.
 
-Nothing is taken out of a session when it is compacted. What was said stays, hidden from the model; a summary follows
-that is hidden from the user, then a line in the assistant's name that asks to go on, and the last prompt again. A
-summary that stands for a single call is hidden in the same way: there the call itself is read, which says more.
-Much is kept for the user's eyes alone (notices, confirmations, copies of results): no model saw it, and it is counted.
+A compaction removes nothing from a session. The messages so far stay but are hidden from the model. Then follow a
+summary that is hidden from the user, an assistant message that asks to continue, and the last prompt again. goose also
+hides the summary of a single call; here the call itself is read, because it has more detail. Content for the user only
+(notices, confirmations, copies of results) is counted but not converted, because no model sees it.
 """
 
 import re
@@ -19,7 +19,7 @@ from thresher.model import Author, History, Message, Session, Usage
 from thresher.model.jsontext import dump_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import make_session, parse_time, title_from_prompt, usage_with_cached_input
-from thresher.transcripts.coerce import as_count, as_list, dict_at, list_at, text_at, value_at
+from thresher.transcripts.coerce import as_count, as_list, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.content import json_text, mark_carried, split_results, unknown_part
 from thresher.transcripts.source import SourceFile
 
@@ -28,46 +28,46 @@ USER_ONLY_PARTS = frozenset({
     "systemNotification", "toolConfirmationRequest", "actionRequired", "conversationCompacted",
     "summarizationRequested", "contextLengthExceeded",
 })  # fmt: skip
-"""Parts that goose shows to its user alone."""
+"""Types of parts that goose shows only to the user."""
 CALL_SUMMARY_PREFIX = "[Historical tool call summary]"
 DEFAULT_TITLE = re.compile(r"(?:CLI|ACP) Session|New (?:session|chat)\b.*", re.IGNORECASE)
-"""Names that goose gives before it has a better one."""
+"""Default session names, which are useless as titles."""
 USAGE_FIELDS = (
     ("input_tokens", "inputTokens"),
     ("output_tokens", "outputTokens"),
     ("cache_read_tokens", "cache_read_input_tokens", "cacheReadTokens", "cacheReadInputTokens"),
     ("cache_write_tokens", "cache_write_input_tokens", "cacheWriteTokens", "cacheWriteInputTokens"),
 )
-"""What is billed, each by any of its names: versions and providers differ."""
+"""Usage fields with all their names, which depend on version and provider."""
 INVALID_CALL_NAME = "invalid"
-"""The name of a call that the model wrote wrong."""
+"""Name for calls that the model wrote with invalid syntax."""
 
 
 class GooseMessage(NamedTuple):
-    """A message as goose keeps it, and its place."""
+    """A message record with its line, number or row."""
 
     line: int
     record: dict[str, Any]
 
     @property
     def is_hidden_from_user(self) -> bool:
-        """Whether it is kept from the user."""
+        """True if the user does not see the message."""
         return value_at(self.record, "metadata", "userVisible") is False
 
     @property
     def is_shown_to_model(self) -> bool:
-        """Whether the model would see it next."""
+        """True if the next request includes the message."""
         return value_at(self.record, "metadata", "agentVisible") is not False
 
     def is_hidden_text(self, role: str) -> bool:
-        """Whether it is nothing but words that are kept from the user."""
+        """Return True for a message of a role that has only text and is hidden from the user."""
         content = list_at(self.record, "content")
         is_text = bool(content) and all(value_at(part, "type") == "text" for part in content)
         return self.is_hidden_from_user and is_text and self.record.get("role") == role
 
 
 class GooseFacts(NamedTuple):
-    """What is known of a session beside its messages; times as they are written."""
+    """Facts about a session, with unparsed times."""
 
     id: str
     title: str = ""
@@ -80,8 +80,22 @@ class GooseFacts(NamedTuple):
     ended: Any = None
 
 
+def parse_goose_facts(fields: dict[str, Any], fallback_id: str) -> GooseFacts:
+    """Parse the facts of a session from an export, a file's first line or a database row."""
+    return GooseFacts(
+        text_at(fields, "id") or fallback_id,
+        title=first_text(fields, "name", "description"),
+        project=text_at(fields, "working_dir"),
+        model=text_at(fields, "model_config", "model_name"),
+        is_subagent=fields.get("session_type") == "sub_agent",
+        parent=text_at(fields, "parent_session_id"),
+        started=fields.get("created_at"),
+        ended=fields.get("updated_at"),
+    )
+
+
 def build_goose_session(source: SourceFile, facts: GooseFacts, entries: Sequence[GooseMessage]) -> Session:
-    """The session that these messages are."""
+    """Build the session from its facts and messages."""
     records = _count_records(entries)
     segments = _build_segments(source, facts, entries, records)
     times = [message.time for segment in segments for message in segment if message.time]
@@ -103,35 +117,33 @@ def build_goose_session(source: SourceFile, facts: GooseFacts, entries: Sequence
 def _build_segments(
     source: SourceFile, facts: GooseFacts, entries: Sequence[GooseMessage], records: Counter[str]
 ) -> tuple[History, ...]:
-    teller = _MessageBuilder(source, facts, records)
-    summaries = {
-        place
-        for place, (entry, after) in enumerate(pairwise(entries))
-        if entry.is_hidden_text("user") and after.is_hidden_text("assistant")
-    }
+    builder = _MessageBuilder(source, facts, records)
+    pairs = enumerate(pairwise(entries))
+    summaries = {n for n, (entry, after) in pairs if entry.is_hidden_text("user") and after.is_hidden_text("assistant")}
     last = max(summaries, default=-1)
     segments: list[list[Message]] = [[]]
-    for place, entry in enumerate(entries):
-        if place in summaries:
-            kept = [message for message, shown in teller.segment_messages if shown] if place == last else []
-            segments.append([*teller.build_summary(entry), *mark_carried(kept)])
-        elif place - 1 in summaries:
+    for n, entry in enumerate(entries):
+        if n in summaries:
+            kept = [message for message, shown in builder.segment_messages if shown] if n == last else []
+            segments.append([*builder.build_summary(entry), *mark_carried(kept)])
+        elif n - 1 in summaries:
             records["continuation"] += 1
-        elif entry.is_hidden_text("user") and text_at(entry.record["content"][0], "text").startswith(
-            CALL_SUMMARY_PREFIX
-        ):
+        elif _is_call_summary(entry):
             records["summary of a call"] += 1
         else:
-            is_first = place - 2 in summaries
-            segments[-1] += teller.build_messages(
-                entry, is_first=is_first, is_old=place < last, is_copied=place + 1 in summaries
-            )
-    teller.report_duplicate_ids()
+            is_first, is_copied = n - 2 in summaries, n + 1 in summaries
+            segments[-1] += builder.build_messages(entry, is_first=is_first, is_old=n < last, is_copied=is_copied)
+    builder.report_duplicate_ids()
     return tuple(History(tuple(segment)) for segment in segments)
 
 
+def _is_call_summary(entry: GooseMessage) -> bool:
+    text = text_at(next(iter(list_at(entry.record, "content")), None), "text")
+    return text.startswith(CALL_SUMMARY_PREFIX) and entry.is_hidden_text("user")
+
+
 def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
-    """Messages by role, parts by type."""
+    """Count messages by role and parts by type."""
     records: Counter[str] = Counter()
     for entry in entries:
         records[text_at(entry.record, "role") or "?"] += 1
@@ -141,11 +153,11 @@ def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
 
 
 class _MessageBuilder:
-    """One session at work: ids of calls, and what was said since the last summary."""
+    """Converts the messages of one session in order and keeps their IDs unique."""
 
     def __init__(self, source: SourceFile, facts: GooseFacts, records: Counter[str]) -> None:
         self.segment_messages: list[tuple[Message, bool]] = []
-        """Messages of this segment, and whether the model would still see them."""
+        """Messages since the last summary, each with True if the model would still see it."""
         self._source = source
         self._model = facts.model
         self._prompter: Author = "model" if facts.is_subagent else "human"
@@ -156,37 +168,37 @@ class _MessageBuilder:
         self._last_prompt = ""
 
     def report_duplicate_ids(self) -> None:
-        """Name the ids that were not of one call or message alone."""
-        if self._duplicate_id_count:
-            what = f"{self._duplicate_id_count} messages and calls have no id of their own"
-            self._source.report(what, "named by their place")
+        """Report the number of duplicate IDs."""
+        if count := self._duplicate_id_count:
+            self._source.report(f"{count} messages and calls have no unique ID", "IDs are generated")
 
     def build_summary(self, entry: GooseMessage) -> list[Message]:
-        """The summary that a new segment begins with."""
-        words = "\n".join(text_at(part, "text") for part in list_at(entry.record, "content"))
-        message = Message("user", (Summary(words),), "harness")
+        """Start a segment with the summary in an entry."""
+        text = "\n".join(text_at(part, "text") for part in list_at(entry.record, "content"))
         self.segment_messages = []
-        return self._with_source(entry, [message])
+        return self._with_source(entry, [Message("user", (Summary(text),), "harness")])
 
     def build_messages(self, entry: GooseMessage, *, is_first: bool, is_old: bool, is_copied: bool) -> list[Message]:
-        """The messages of an entry.
+        """Convert an entry to messages.
 
-        `is_first`: it follows a summary, so that it may repeat the last prompt; `is_old`: a compaction came later,
-        which hid all before it; `is_copied`: the summary stands next, so that it was hidden when it was repeated.
+        `is_first`: it follows a summary, so it can repeat the last prompt. `is_old`: a later compaction hides it.
+        `is_copied`: a summary follows, after which goose repeats the entry and hides this copy.
         """
         content = enumerate(list_at(entry.record, "content"), 1)
         try:
-            parts = [part for place, wire in content if (part := self._parse_part(wire, entry.line, place))]
+            parts = [part for index, wire in content if (part := self._parse_part(wire, entry.line, index))]
         except RecursionError:
-            self._source.report("a message is nested too deep to follow", "skipped", entry.line)
+            self._source.report("a message is nested too deeply", "skipped", entry.line)
             return []
-        found = self._with_source(entry, [*self._split_by_role(entry, parts, is_old=is_old, is_copied=is_copied)])
-        if is_first and found and found[-1].author == "human" and found[-1].text == self._last_prompt:
-            found = mark_carried(found)
-        self.segment_messages += [(message, entry.is_shown_to_model) for message in found]
-        prompts = (message.text for message in reversed(found) if message.author == "human" and message.role == "user")
+        messages = self._with_source(entry, [*self._split_by_role(entry, parts, is_old=is_old, is_copied=is_copied)])
+        if is_first and messages and messages[-1].author == "human" and messages[-1].text == self._last_prompt:
+            messages = mark_carried(messages)
+        self.segment_messages += [(message, entry.is_shown_to_model) for message in messages]
+        prompts = (
+            message.text for message in reversed(messages) if message.author == "human" and message.role == "user"
+        )
         self._last_prompt = next(prompts, self._last_prompt)
-        return found
+        return messages
 
     def _split_by_role(
         self, entry: GooseMessage, parts: Sequence[Part], *, is_old: bool, is_copied: bool
@@ -194,8 +206,8 @@ class _MessageBuilder:
         results, rest = split_results(parts)
         role = entry.record.get("role")
         if role == "assistant":
-            for_user = not entry.is_shown_to_model and not is_old and all(isinstance(part, Text) for part in rest)
-            is_goose = entry.is_hidden_from_user or for_user
+            is_notice = not entry.is_shown_to_model and not is_old and all(isinstance(part, Text) for part in rest)
+            is_goose = entry.is_hidden_from_user or is_notice
             model = "" if is_goose else self._model
             yield Message("assistant", rest, "harness" if is_goose else "model", model=model)
         if results:
@@ -207,55 +219,50 @@ class _MessageBuilder:
             yield Message("user", rest, self._prompter if author == "human" else author)
 
     def _with_source(self, entry: GooseMessage, messages: Iterable[Message]) -> list[Message]:
-        found = [message for message in messages if _has_content(message)]
-        given = text_at(entry.record, "id")
-        id_ = given if given and given not in self._used_ids else f"line-{entry.line}"
-        self._duplicate_id_count += bool(given) and given != id_
+        entry_id = text_at(entry.record, "id")
+        id_ = entry_id if entry_id and entry_id not in self._used_ids else f"line-{entry.line}"
+        self._duplicate_id_count += bool(entry_id) and entry_id != id_
         self._used_ids.add(id_)
-        time, place = parse_time(entry.record.get("created")), self._source.at(entry.line)
-        usage = parse_goose_usage(value_at(entry.record, "metadata", "usage"))
-        return [
-            replace(
-                message,
-                id=id_ if number == 0 else f"{id_}-{message.role}",
-                time=time,
-                source=place,
-                usage=usage if message.author == "model" and message.role == "assistant" else None,
-            )
-            for number, message in enumerate(found)
-        ]
+        time, source = parse_time(entry.record.get("created")), self._source.at(entry.line)
+        entry_usage = parse_goose_usage(value_at(entry.record, "metadata", "usage"))
+        converted: list[Message] = []
+        for message in filter(_has_content, messages):
+            message_id = f"{id_}-{message.role}" if converted else id_
+            usage = entry_usage if message.author == "model" and message.role == "assistant" else None
+            converted.append(replace(message, id=message_id, time=time, source=source, usage=usage))
+        return converted
 
-    # --- parts ---
+    # Parts
 
-    def _parse_part(self, wire: Any, line: int, place: int) -> Part | None:
-        """A part; None for what no model is shown."""
+    def _parse_part(self, wire: Any, line: int, index: int) -> Part | None:
+        """Parse a part; return None for parts that no model sees."""
         kind = text_at(wire, "type")
         if kind in USER_ONLY_PARTS or not _is_for_model(wire):
             self._records["for the user alone"] += kind not in USER_ONLY_PARTS
             return None
         match wire:
             case {"type": "toolRequest" | "frontendToolRequest"}:
-                return self._parse_call(wire, f"call-{line}-{place}")
+                return self._parse_call(wire, f"call-{line}-{index}")
             case {"type": "toolResponse"}:
-                given = text_at(wire, "id")
-                return _parse_result(self._call_ids.get(given, given), dict_at(wire, "toolResult"), self._records)
-            case {"type": "thinking", "thinking": str(words)} | {"type": "reasoning", "text": str(words)}:
-                return Thinking(words, text_at(wire, "signature"))
+                wire_id = text_at(wire, "id")
+                return _parse_result(self._call_ids.get(wire_id, wire_id), dict_at(wire, "toolResult"), self._records)
+            case {"type": "thinking", "thinking": str(text)} | {"type": "reasoning", "text": str(text)}:
+                return Thinking(text, text_at(wire, "signature"))
             case {"type": "redactedThinking", "data": str(data)}:
                 return Thinking("", data)
             case _:
                 return _parse_content_item(wire)
 
-    def _parse_call(self, wire: dict[str, Any], place: str) -> ToolCall:
-        given = text_at(wire, "id")
-        id_ = given if given and given not in self._used_ids else place
-        self._duplicate_id_count += given != id_
+    def _parse_call(self, wire: dict[str, Any], fallback_id: str) -> ToolCall:
+        wire_id = text_at(wire, "id")
+        id_ = wire_id if wire_id and wire_id not in self._used_ids else fallback_id
+        self._duplicate_id_count += wire_id != id_
         self._used_ids.add(id_)
-        self._call_ids[given] = id_
-        told = dict_at(wire, "toolCall")
-        value = dict_at(told, "value")
-        if told.get("status") == "error" or not text_at(value, "name"):
-            return ToolCall(id_, INVALID_CALL_NAME, dump_json({"error": told.get("error", told.get("value"))}))
+        self._call_ids[wire_id] = id_
+        call = dict_at(wire, "toolCall")
+        value = dict_at(call, "value")
+        if call.get("status") == "error" or not text_at(value, "name"):
+            return ToolCall(id_, INVALID_CALL_NAME, dump_json({"error": call.get("error", call.get("value"))}))
         arguments = value.get("arguments")
         return ToolCall(id_, value["name"], json_text("" if arguments == "" else arguments or {}))
 
@@ -265,16 +272,16 @@ def _has_content(message: Message) -> bool:
 
 
 def _is_for_model(wire: Any) -> bool:
-    """A piece may be for one reader: a result often comes once for the model, and once for the user."""
+    """Return False for a piece meant only for the user: results often have one copy for each audience."""
     audience = value_at(wire, "annotations", "audience") or value_at(wire, "audience")
     return not isinstance(audience, list) or not audience or "assistant" in audience
 
 
 def _parse_content_item(wire: Any) -> Text | Image | Unknown:
-    """A piece of what is said or found, as MCP has them."""
+    """Parse an MCP content item of a message or a result."""
     match wire:
-        case {"type": "text", "text": str(words)} | {"type": "resource", "resource": {"text": str(words)}}:
-            return Text(words)
+        case {"type": "text", "text": str(text)} | {"type": "resource", "resource": {"text": str(text)}}:
+            return Text(text)
         case {"type": "image" | "audio", "data": str(data)}:
             return Image(text_at(wire, "mimeType"), data)
         case {"type": "resource", "resource": {"blob": str(data)}}:
@@ -283,24 +290,23 @@ def _parse_content_item(wire: Any) -> Text | Image | Unknown:
             return unknown_part(wire)
 
 
-def _parse_result(call_id: str, told: dict[str, Any], records: Counter[str]) -> ToolResult:
-    """What a tool answered; older versions have its content where newer ones have an object around it."""
-    if told.get("status") == "error":
-        return ToolResult(call_id, (Text(json_text(told.get("error"))),), is_error=True)
-    value = told.get("value")
+def _parse_result(call_id: str, wire: dict[str, Any], records: Counter[str]) -> ToolResult:
+    """Parse a result; in older versions its value is the content itself."""
+    if wire.get("status") == "error":
+        return ToolResult(call_id, (Text(json_text(wire.get("error"))),), is_error=True)
+    value = wire.get("value")
     content = as_list(value) or list_at(value, "content")
-    shown: tuple[ResultPart, ...] = tuple(_parse_content_item(piece) for piece in content if _is_for_model(piece))
-    records["for the user alone"] += len(content) - len(shown)
+    visible: tuple[ResultPart, ...] = tuple(_parse_content_item(item) for item in content if _is_for_model(item))
+    records["for the user alone"] += len(content) - len(visible)
     if not content and value_at(value, "structuredContent") is not None:
-        shown = (Text(dump_json(value_at(value, "structuredContent"))),)
-    return ToolResult(call_id, shown, is_error=value_at(value, "isError") is True)
+        visible = (Text(dump_json(value_at(value, "structuredContent"))),)
+    return ToolResult(call_id, visible, is_error=value_at(value, "isError") is True)
 
 
-def parse_goose_usage(told: Any) -> Usage | None:
-    """A bill; what a cache served or took is a share of the input."""
-    if not isinstance(told, dict):
+def parse_goose_usage(fields: Any) -> Usage | None:
+    """Parse usage; the input includes cached tokens."""
+    if not isinstance(fields, dict):
         return None
-    given, output, read, write = (
-        as_count(next((told[name] for name in names if told.get(name) is not None), None)) for names in USAGE_FIELDS
-    )
-    return usage_with_cached_input(given, output, read, write) if given or output else None
+    values = (next((fields[name] for name in names if fields.get(name) is not None), None) for names in USAGE_FIELDS)
+    prompt, output, read, write = map(as_count, values)
+    return usage_with_cached_input(prompt, output, read, write) if prompt or output else None

@@ -1,8 +1,8 @@
-"""goose's recordings of a provider: every request by its hash, with the answer it got.
+"""goose's provider recordings: every request by its hash, with the answer.
 
-A request holds the whole conversation so far, so the longest of each is read, with its answer; of the shorter ones,
-which it begins with, come the answers as they were given, and the bills. A request that asks for a title is no
-conversation of its own: its answer is the title.
+A request contains the whole conversation so far, so only the longest request of each conversation is read. Shorter
+requests, which are prefixes of it, add their original answers and usage. A request for a title is not a conversation:
+its answer is the title.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,26 +31,26 @@ class GooseExchange(NamedTuple):
 
 
 def is_goose_recording(document: Any) -> bool:
-    """Whether a document is nothing but requests and answers."""
+    """Return True if a document has only requests with answers."""
     return isinstance(document, dict) and bool(document) and all(map(_is_recorded_call, document.values()))
 
 
 def _is_recorded_call(value: Any) -> bool:
-    given = value_at(value, "input")
-    has_input = isinstance(value_at(given, "messages"), list) and isinstance(value_at(given, "system"), str)
+    request = value_at(value, "input")
+    has_input = isinstance(value_at(request, "messages"), list) and isinstance(value_at(request, "system"), str)
     return has_input and isinstance(value_at(value, "output", "message"), dict)
 
 
 def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[Session]:
-    """Each conversation once."""
+    """Read each recorded conversation once."""
     calls = [*_parse_calls(source, document)]
     if not calls:
-        raise ReadError(f"`{source.path}` holds no conversation: no request with its answer is in it")
+        raise ReadError(f"`{source.path}` has no conversation: it contains no request with an answer")
     groups = _group_by_conversation(calls)
-    asked = [_find_requested_title(group[0], groups) for group in groups]
-    titles = {prompt: words for words, prompt in filter(None, asked)}
+    requested = [_find_requested_title(group[0], groups) for group in groups]
+    titles = {prompt: title for title, prompt in filter(None, requested)}
     stem = source.stem
-    kept = [group for group, title in zip(groups, asked, strict=True) if title is None]
+    kept = [group for group, title in zip(groups, requested, strict=True) if title is None]
     sessions = []
     for number, group in enumerate(kept, 1):
         id_ = stem if len(kept) == 1 else f"{stem}-{number}"
@@ -64,72 +64,72 @@ def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[S
 def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[GooseExchange]:
     for number, value in enumerate(document.values(), 1):
         if not _is_recorded_call(value):
-            source.report("an entry is no request with its answer", "skipped", number)
+            source.report("an entry is not a request with an answer", "skipped", number)
             continue
-        given, output = value["input"], value["output"]
-        messages = [message for message in given["messages"] if isinstance(message, dict)]
-        if len(messages) < len(given["messages"]):
-            source.report("a request has messages that are none", "left out", number)
-        tools, usage = list_at(given, "tools"), dict_at(output, "usage")
-        yield GooseExchange(number, given["system"], messages, tools, output["message"], usage)
+        request, output = value["input"], value["output"]
+        messages = [message for message in request["messages"] if isinstance(message, dict)]
+        if len(messages) < len(request["messages"]):
+            source.report("a request contains malformed messages", "skipped", number)
+        tools, usage = list_at(request, "tools"), dict_at(output, "usage")
+        yield GooseExchange(number, request["system"], messages, tools, output["message"], usage)
 
 
 def _group_by_conversation(calls: Sequence[GooseExchange]) -> list[list[GooseExchange]]:
-    """Calls of one conversation together, the longest first; conversations in the order of the file."""
+    """Group calls by conversation, the longest call first and the groups in file order."""
     groups: dict[str, list[GooseExchange]] = {}
     for call in sorted(calls, key=lambda call: -len(call.messages)):
         keys = [*_prefix_digests(call)]
         if keys[-1] in groups and call.messages:
             groups[keys[-1]].append(call)
         else:
-            mine = [call]
-            groups |= {key: mine for key in keys if key not in groups}
+            group = [call]
+            groups |= {key: group for key in keys if key not in groups}
     distinct = {id(group): group for group in groups.values()}
     return sorted(distinct.values(), key=lambda group: min(call.number for call in group))
 
 
 def _prefix_digests(call: GooseExchange) -> Iterator[str]:
-    """A digest of each beginning of a request."""
+    """Yield a digest of each prefix of a request."""
     digest = blake2b(canonical_json(call.system).encode("utf-8", "replace"), digest_size=16)
     if not call.messages:
         yield f"{digest.hexdigest()} {call.number}"
     for message in call.messages:
-        said = canonical_json([message.get("role"), message.get("content")])
-        digest.update(said.encode("utf-8", "replace"))
+        content = canonical_json([message.get("role"), message.get("content")])
+        digest.update(content.encode("utf-8", "replace"))
         yield digest.hexdigest()
 
 
 def _first_prompt(call: GooseExchange) -> str:
-    """What was asked first."""
+    """Return the text of the first message."""
     content = list_at(call.messages[0], "content") if call.messages else []
-    return next((words for part in content if (words := text_at(part, "text").strip())), "")
+    return next((text for part in content if (text := text_at(part, "text").strip())), "")
 
 
 def _find_requested_title(call: GooseExchange, groups: Sequence[Sequence[GooseExchange]]) -> tuple[str, str] | None:
-    """The title that a request asked for, and the first prompt of the conversation that it is for."""
-    asked = _first_prompt(call)
+    """Return the title that a request asked for and the first prompt of its conversation, or None."""
+    request = _first_prompt(call)
     if call.tools or len(call.messages) != 1:
         return None
-    others = (prompt for group in groups if group[0].tools and (prompt := _first_prompt(group[0])))
-    prompt = next((prompt for prompt in others if prompt in asked and prompt != asked), "")
-    words = " ".join(text_at(part, "text") for part in list_at(call.output, "content")).strip()
-    return (words, prompt) if prompt and words else None
+    prompts = (prompt for group in groups if group[0].tools and (prompt := _first_prompt(group[0])))
+    prompt = next((prompt for prompt in prompts if prompt in request and prompt != request), "")
+    title = " ".join(text_at(part, "text") for part in list_at(call.output, "content")).strip()
+    return (title, prompt) if prompt and title else None
 
 
-def _build_session(own: SourceFile, facts: GooseFacts, calls: Sequence[GooseExchange]) -> Session:
+def _build_session(source: SourceFile, facts: GooseFacts, calls: Sequence[GooseExchange]) -> Session:
     longest = calls[0]
-    given = {len(call.messages): call for call in reversed(calls)}
+    calls_by_length = {len(call.messages): call for call in reversed(calls)}
     wires = [*longest.messages, longest.output]
-    for place, call in given.items():
-        if place < len(longest.messages) and _call_ids(wires[place]) == _call_ids(call.output):
-            # What the provider answered is all of it; what is sent again may have lost its words.
-            wires[place] = {**wires[place], "content": call.output.get("content")}
+    for index, call in calls_by_length.items():
+        if index < len(longest.messages) and _call_ids(wires[index]) == _call_ids(call.output):
+            # The recorded answer is complete; the copy in a later request can lack its text.
+            wires[index] = {**wires[index], "content": call.output.get("content")}
     entries = [GooseMessage(number, wire) for number, wire in enumerate(wires, 2)]
-    session = build_goose_session(own, facts, entries)
-    bills = {place + 2: call.usage for place, call in given.items()}
-    segments = [[_with_usage(message, bills) for message in segment] for segment in session.segments]
+    session = build_goose_session(source, facts, entries)
+    usages = {index + 2: call.usage for index, call in calls_by_length.items()}
+    segments = [[_with_usage(message, usages) for message in segment] for segment in session.segments]
     if longest.system:
-        system = Message("system", (Text(longest.system),), "harness", "system", source=own.at(1))
+        system = Message("system", (Text(longest.system),), "harness", "system", source=source.at(1))
         segments[-1].insert(0, system)
     tools = dump_json([_normalize_tool(tool) for tool in longest.tools]) if longest.tools else ""
     return replace(session, segments=tuple(History(tuple(segment), tools=tools) for segment in segments))
@@ -139,15 +139,15 @@ def _call_ids(wire: dict[str, Any]) -> set[str]:
     return {text_at(part, "id") for part in list_at(wire, "content") if value_at(part, "type") == "toolRequest"}
 
 
-def _with_usage(message: Message, bills: dict[int, dict[str, Any]]) -> Message:
-    bill = bills.get(message.source.line) if message.source and message.role == "assistant" else None
-    if bill is None:
+def _with_usage(message: Message, usages: dict[int, dict[str, Any]]) -> Message:
+    usage = usages.get(message.source.line) if message.source and message.role == "assistant" else None
+    if usage is None:
         return message
-    return replace(message, usage=parse_goose_usage(bill.get("usage")), model=text_at(bill, "model"))
+    return replace(message, usage=parse_goose_usage(usage.get("usage")), model=text_at(usage, "model"))
 
 
 def _normalize_tool(tool: Any) -> Any:
-    """A tool as MCP defines it, with its schema under a name that every dialect knows."""
+    """Rename the schema of an MCP tool definition to the key that every dialect knows."""
     if not isinstance(tool, dict) or "inputSchema" not in tool:
         return tool
     return {"name": tool.get("name"), "description": tool.get("description"), "input_schema": tool["inputSchema"]}

@@ -1,7 +1,6 @@
-"""opencode: what `opencode export` writes, and the two stores that it has kept its sessions in.
+"""opencode: the output of `opencode export` and opencode's two session stores.
 
-An export is one JSON document a session; its sub-agents are documents of their own. A document has no lines: a
-message's place is its number in it.
+An export is one JSON document per session; its sub-agents are separate documents. Source lines are message numbers.
 """
 
 import glob
@@ -18,9 +17,8 @@ from thresher.transcripts.source import SourceFile
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """The session in a file, or all of a database."""
-    # The stores come with libraries of their own.
-    from thresher.transcripts.opencode import store  # noqa: PLC0415
+    """Read the session in a file, or all sessions in a database."""
+    from thresher.transcripts.opencode import store  # noqa: PLC0415 - imports SQLite
 
     if source.is_database:
         return store.read_opencode_database(source)
@@ -28,21 +26,21 @@ def _read(source: SourceFile) -> list[Session]:
     if _is_session_info(document):
         return [store.read_opencode_folders(source, document)]
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        raise ReadError(f"`{source.path}` holds no list of `messages`; is it what `opencode export` wrote?")
+        raise ReadError(f"`{source.path}` has no list of `messages`: is it an `opencode export`?")
     return [build_opencode_session(source, document)]
 
 
 def _list_sessions(source: SourceFile) -> Mapping[str, str]:
-    """The sessions of a database."""
-    from thresher.transcripts.opencode import store  # noqa: PLC0415
+    """List the sessions of a database."""
+    from thresher.transcripts.opencode import store  # noqa: PLC0415 - imports SQLite
 
     return store.list_opencode_sessions(source) if source.is_database else {}
 
 
 def _sniff(source: SourceFile) -> int:
-    """A document with facts about the session, and messages that each have facts and parts; or a store of them."""
+    """Match a document with session info and messages, a session's info file, or a store."""
     if source.is_database:
-        from thresher.transcripts.opencode import store  # noqa: PLC0415
+        from thresher.transcripts.opencode import store  # noqa: PLC0415 - imports SQLite
 
         return 3 if store.is_opencode_database(source) else 0
     document = source.document
@@ -52,30 +50,26 @@ def _sniff(source: SourceFile) -> int:
         return 0
     if not isinstance(document.get("info"), dict):
         return 0
-    named = text_at(document["info"], "id").startswith("ses_")
+    has_id = text_at(document["info"], "id").startswith("ses_")
     rows = [row for row in document["messages"] if isinstance(row, dict)]
-    shaped = any(isinstance(row.get("parts"), list) and "role" in dict_at(row, "info") for row in rows)
-    return 3 if named and (shaped or not rows) else 2 if shaped else 0
+    has_messages = any(isinstance(row.get("parts"), list) and "role" in dict_at(row, "info") for row in rows)
+    return 3 if has_id and (has_messages or not rows) else 2 if has_messages else 0
 
 
 def _is_session_info(document: Any) -> bool:
-    """Whether these are the facts of a session whose messages lie in files of their own."""
-    return (
-        isinstance(document, dict)
-        and text_at(document, "id").startswith("ses_")
-        and isinstance(document.get("time"), dict)
-        and "messages" not in document
-    )
+    """Return True for the info of a session whose messages are in separate files."""
+    has_fields = text_at(document, "id").startswith("ses_") and isinstance(document.get("time"), dict)
+    return has_fields and "messages" not in document
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """`XDG_DATA_HOME`, else `~/.local/share`, on every system; `OPENCODE_DB` names another database."""
+    """Return the folders in `XDG_DATA_HOME`, else `~/.local/share`, and the database in `OPENCODE_DB`."""
     own = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
     named = own / environment.get("OPENCODE_DB", "")
     return [
         *([SessionFolder(named.parent, glob.escape(named.name))] if environment.get("OPENCODE_DB") else []),
         SessionFolder(own, "opencode*.db"),
-        # The first version with a database took all files over, and left them where they were.
+        # The first version with a database imported all files and kept the originals.
         SessionFolder(own / "storage" / "session", "*/ses_*.json", newer="../../../opencode.db"),
         SessionFolder(own / "project", "*/storage/session/info/ses_*.json", newer="../../../../../opencode.db"),
     ]

@@ -1,8 +1,7 @@
-"""The stores of opencode: JSON files in folders, then a SQLite file; each session brought into the shape of an export.
+"""Read opencode's stores (JSON files in folders, later SQLite) and convert sessions to the schema of an export.
 
-In folders, a session is a file of facts, and each of its messages and their parts is one more. In the database these
-are rows. Newer builds write another kind of row (`session_message`), which holds a whole message: each becomes the
-message and the parts that an older build would have written.
+In folders, the info of a session, each message and each part is a file. In the database they are rows. Newer builds
+write whole messages (`session_message` rows); each is converted to the message and parts that an older build writes.
 """
 
 import re
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 from thresher.errors import ReadError
 from thresher.model import Session
 from thresher.model.jsontext import dump_json, load_json
-from thresher.transcripts.coerce import as_dict, as_text, dict_at, list_at, text_at, value_at
+from thresher.transcripts.coerce import as_dict, as_text, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.opencode.messages import INLINED_MIME_TYPES, build_opencode_session
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.sqlite_source import decode_json_column, open_read_only, read_table_columns
@@ -31,33 +30,33 @@ MESSAGE_AND_PART_TABLES = {
 }
 SESSION_MESSAGE_TABLE = {"session_message": "id session_id type seq time_updated data"}
 SAFE_ID = re.compile(r"[\w-]+")
-"""An id that a folder can be called by, and that leads nowhere else."""
+"""Session ID that is safe to use as a folder name."""
 
-# --- folders ---------------------------------------------------------------------------------------------------------
+# Folders
 
 
-def read_opencode_folders(source: SourceFile, facts: OpencodeRow) -> Session:
-    """The session of a file of facts, with the messages and parts that lie beside it."""
+def read_opencode_folders(source: SourceFile, info: OpencodeRow) -> Session:
+    """Read the session of an info file, with the files of its messages and parts."""
     rows: list[OpencodeRow] = []
-    files: list[Path] = []
-    read: list[Path] = []
-    if SAFE_ID.fullmatch(facts["id"]):
-        messages, part_folders = _message_folders(source.path, facts["id"])
-        files = _list_json_files(messages)
+    message_files: list[Path] = []
+    part_files: list[Path] = []
+    if SAFE_ID.fullmatch(info["id"]):
+        message_folder, part_folders = _message_folders(source.path, info["id"])
+        message_files = _list_json_files(message_folder)
     else:
-        source.report(f"{facts['id']!r} is no id of a session", "its messages are not looked for")
-    for file in files:
-        pieces = _list_json_files(part_folders / file.stem)
-        parts = [_load_json_file(source, piece) for piece in pieces]
+        source.report(f"{info['id']!r} is not a session ID", "its messages are not read")
+    for file in message_files:
+        files = _list_json_files(part_folders / file.stem)
+        parts = [_load_json_file(source, part_file) for part_file in files]
         rows.append({"info": _load_json_file(source, file), "parts": parts})
-        read += pieces
-    session = build_opencode_session(source, {"info": facts, "messages": rows}, [str(file) for file in files])
-    return replace(session, files=tuple(map(str, [*files, *read])))
+        part_files += files
+    session = build_opencode_session(source, {"info": info, "messages": rows}, [str(file) for file in message_files])
+    return replace(session, files=tuple(map(str, [*message_files, *part_files])))
 
 
 def _message_folders(path: Path, id_: str) -> tuple[Path, Path]:
-    """The folder with the messages of a session, and the one with a folder of parts for each of them."""
-    if path.parent.name == "info":  # the oldest: session/{info,message,part}
+    """Return the folder of a session's messages, and the parent of the folders with each message's parts."""
+    if path.parent.name == "info":  # the oldest layout: session/{info,message,part}
         storage = path.parent.parent
         return storage / "message" / id_, storage / "part" / id_
     storage = path.parent.parent.parent
@@ -65,7 +64,7 @@ def _message_folders(path: Path, id_: str) -> tuple[Path, Path]:
 
 
 def _list_json_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.json") if path.is_file())  # a pipe would be waited for
+    return sorted(path for path in folder.glob("*.json") if path.is_file())  # reading a pipe would block
 
 
 def _load_json_file(source: SourceFile, path: Path) -> Any:
@@ -74,15 +73,15 @@ def _load_json_file(source: SourceFile, path: Path) -> Any:
             raise ValueError(f"over the limit of {source.limits.line:,} bytes")
         return load_json(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        source.report(f"`{path.name}` cannot be read ({error})", "left out")
+        source.report(f"`{path.name}` cannot be read ({error})", "skipped")
         return None
 
 
-# --- the database ----------------------------------------------------------------------------------------------------
+# Database
 
 
 def is_opencode_database(source: SourceFile) -> bool:
-    """Whether a database has opencode's tables, of either generation."""
+    """Return True if a database has opencode's tables, of either generation."""
     is_known = source.has_tables(session="id directory time_created time_updated")
     return is_known and (source.has_tables(**MESSAGE_AND_PART_TABLES) or source.has_tables(**SESSION_MESSAGE_TABLE))
 
@@ -90,14 +89,14 @@ def is_opencode_database(source: SourceFile) -> bool:
 @contextmanager
 def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
     with open_read_only(source.path) as connection:
-        source.tables = read_table_columns(connection)  # as they are now: a look at them before may have failed
+        source.tables = read_table_columns(connection)  # an earlier attempt may have failed
         if not is_opencode_database(source):
-            raise ReadError(f"`{source.path}` has no tables of opencode's sessions and their messages")
+            raise ReadError(f"`{source.path}` has no tables of opencode's sessions and messages")
         yield connection
 
 
 def list_opencode_sessions(source: SourceFile) -> dict[str, str]:
-    """Every session, with how many rows it has and when the last of them changed."""
+    """Return every session with its numbers of rows and the times of their last changes."""
     marks: dict[str, list[str]] = {}
     with _open_database(source) as connection:
         for id_, changed in connection.execute("SELECT id, time_updated FROM session"):
@@ -105,32 +104,33 @@ def list_opencode_sessions(source: SourceFile) -> dict[str, str]:
                 marks[id_] = [str(changed)]
         for table, names in (MESSAGE_AND_PART_TABLES | SESSION_MESSAGE_TABLE).items():
             if source.has_tables(**{table: names}):
-                asked = f"SELECT session_id, count(*), max(time_updated) FROM {table} GROUP BY session_id"
-                for id_, count, last in connection.execute(asked):
+                query = f"SELECT session_id, count(*), max(time_updated) FROM {table} GROUP BY session_id"
+                for id_, count, last in connection.execute(query):
                     marks.get(id_, []).append(f"{count}-{last}")
     return {id_: " ".join(mark) for id_, mark in marks.items()}
 
 
 def read_opencode_database(source: SourceFile) -> list[Session]:
-    """Every session that is wanted, each with the problems of its own rows."""
+    """Read every wanted session; each reports the problems of its own rows."""
     sessions: list[Session] = []
     with _open_database(source) as connection:
         calls = _SubagentCalls(source, connection)
         rows = connection.execute("SELECT rowid, id FROM session ORDER BY time_created, id").fetchall()
-        for place, id_ in rows:
+        for rowid, id_ in rows:
             if not isinstance(id_, str) or not source.is_wanted(id_):
                 continue
-            own = source.copy_for_session()
-            row = dict(connection.execute("SELECT * FROM session WHERE rowid = ?", (place,)).fetchone())
+            session_source = source.copy_for_session()
+            row = dict(connection.execute("SELECT * FROM session WHERE rowid = ?", (rowid,)).fetchone())
             parent = text_at(row, "parent_id")
             try:
-                messages = [*_iter_messages(own, connection, id_)]
+                messages = [*_iter_messages(session_source, connection, id_)]
                 call_id = calls.find_call_id(parent, id_)
             except sqlite3.DatabaseError as error:
-                own.report(f"the rows of session {id_} cannot be read ({error})", "left out")
+                session_source.report(f"the rows of session {id_} cannot be read ({error})", "skipped")
                 messages, call_id = [], ""
             document = {"info": _session_info(row), "messages": messages}
-            sessions.append(build_opencode_session(own, document, call_id=call_id, is_subagent=bool(parent)))
+            is_subagent = bool(parent)
+            sessions.append(build_opencode_session(session_source, document, call_id=call_id, is_subagent=is_subagent))
     return sessions
 
 
@@ -141,7 +141,7 @@ def _session_info(row: OpencodeRow) -> OpencodeRow:
 
 
 class _SubagentCalls:
-    """Which call of its parent started a sub-agent; each parent is looked through once."""
+    """Index of the calls that started sub-agents; each parent is scanned once."""
 
     def __init__(self, source: SourceFile, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -149,36 +149,37 @@ class _SubagentCalls:
         self._tables = [table for table in ("part", "session_message") if source.has_tables(**{table: "session_id"})]
 
     def find_call_id(self, parent: str, child: str) -> str:
-        """The id of the call, if it is told."""
+        """Return the ID of the call that started a sub-agent, or an empty string."""
         if parent and parent not in self._known:
             known = self._known.setdefault(parent, {})
             for part in self._iter_parts(parent):
-                told = dict_at(part, "state", "metadata")
-                known.setdefault(as_text(told.get("sessionId", told.get("sessionID"))), text_at(part, "callID"))
+                metadata = dict_at(part, "state", "metadata")
+                child_id = as_text(metadata.get("sessionId", metadata.get("sessionID")))
+                known.setdefault(child_id, text_at(part, "callID"))
         return self._known.get(parent, {}).get(child, "")
 
     def _iter_parts(self, session: str) -> Iterator[OpencodeRow]:
         for table in self._tables:
-            asked = f"SELECT data FROM {table} WHERE session_id = ? AND data LIKE '%\"sessionid\"%' ORDER BY rowid"
-            for row in self._connection.execute(asked, (session,)):
+            query = f"SELECT data FROM {table} WHERE session_id = ? AND data LIKE '%\"sessionid\"%' ORDER BY rowid"
+            for row in self._connection.execute(query, (session,)):
                 data = as_dict(decode_json_column(row["data"]))
                 yield from ([data] if table == "part" else map(as_dict, map(_to_export_part, list_at(data, "content"))))
 
 
 def _iter_messages(source: SourceFile, connection: sqlite3.Connection, session: str) -> Iterator[OpencodeRow]:
-    """The messages of a session as an export has them: of older rows, or else of newer ones."""
-    found = False
+    """Yield the messages of a session in the schema of an export, from older or else from newer rows."""
+    has_rows = False
     if source.has_tables(**MESSAGE_AND_PART_TABLES):
         parts: dict[str, list[Any]] = {}
         for row in connection.execute("SELECT * FROM part WHERE session_id = ? ORDER BY id", (session,)):
             part = _decode_row(source, row)
             parts.setdefault(row["message_id"], []).append(part and {"id": row["id"], **part})
-        asked = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
-        for row in connection.execute(asked, (session,)):
-            found = True
+        query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for row in connection.execute(query, (session,)):
+            has_rows = True
             info = _decode_row(source, row)
             yield {"info": info and {"id": row["id"], **info}, "parts": parts.get(row["id"], [])}
-    if not found and source.has_tables(**SESSION_MESSAGE_TABLE):
+    if not has_rows and source.has_tables(**SESSION_MESSAGE_TABLE):
         for row in connection.execute("SELECT * FROM session_message WHERE session_id = ? ORDER BY seq", (session,)):
             yield _to_export_message(row["id"], as_text(row["type"]), _decode_row(source, row) or {})
 
@@ -187,11 +188,11 @@ def _decode_row(source: SourceFile, row: sqlite3.Row) -> OpencodeRow | None:
     data = decode_json_column(row["data"])
     if isinstance(data, dict):
         return data
-    source.report(f"row {row['id']} holds no JSON object", "left out")
+    source.report(f"row {row['id']} is not a JSON object", "skipped")
     return None
 
 
-# --- newer rows as older builds would have written them --------------------------------------------------------------
+# Conversion of newer rows
 
 
 def _to_export_message(id_: str, kind: str, data: Mapping[str, Any]) -> OpencodeRow:
@@ -220,26 +221,26 @@ def _to_export_message(id_: str, kind: str, data: Mapping[str, Any]) -> Opencode
 
 
 def _to_shell_part(data: Mapping[str, Any]) -> OpencodeRow:
-    """A command that the user ran."""
+    """Convert a command that the user ran."""
     output = data.get("output")
-    shown = output if isinstance(output, str) else as_text(value_at(output, "text") or value_at(output, "output"))
+    shown = output if isinstance(output, str) else first_text(output, "text", "output")
     status = "running" if data.get("status") == "running" else "completed"
     state = {"status": status, "input": {"command": data.get("command")}, "output": shown}
     return {"type": "tool", "tool": "bash", "callID": data.get("shellID"), "state": {**state, "metadata": {**data}}}
 
 
 def _to_file_part(file: Any) -> Any:
-    """A file of a prompt or a result: newer builds keep what is in it, or only where it is."""
-    told = as_dict(file)
-    mime, data = text_at(told, "mime"), text_at(told, "data")
+    """Convert a file of a prompt or a result; newer builds store its content or only its location."""
+    fields = as_dict(file)
+    mime, data = text_at(fields, "mime"), text_at(fields, "data")
     if mime not in INLINED_MIME_TYPES:
-        return {**told, "type": "file", "url": f"data:{mime};base64,{data}" if data else told.get("uri")}
+        return {**fields, "type": "file", "url": f"data:{mime};base64,{data}" if data else fields.get("uri")}
     try:
-        words = b64decode(data).decode("utf-8", "replace")
+        content = b64decode(data).decode("utf-8", "replace")
     except ValueError:
-        words = ""
-    shown = f"Attached file: {text_at(told, 'name')}\n\n{words}"
-    return {"type": "text", "text": shown, "synthetic": True} if words else {**told, "type": "file"}
+        content = ""
+    text = f"Attached file: {text_at(fields, 'name')}\n\n{content}"
+    return {"type": "text", "text": text, "synthetic": True} if content else {**fields, "type": "file"}
 
 
 def _to_export_part(content: Any) -> Any:
@@ -249,14 +250,15 @@ def _to_export_part(content: Any) -> Any:
     if part.get("type") != "tool":
         return content
     state, time = dict_at(part, "state"), dict_at(part, "time")
-    given = [as_dict(piece) for piece in list_at(state, "content")]
-    texts = [piece["text"] for piece in given if isinstance(piece.get("text"), str)]
+    content_items = [as_dict(item) for item in list_at(state, "content")]
+    texts = [item["text"] for item in content_items if isinstance(item.get("text"), str)]
     data = state.get("structured")
-    told = {
-        "output": "\n".join(texts) if given or not data else dump_json(data),
+    state = {
+        **state,
+        "output": "\n".join(texts) if content_items or not data else dump_json(data),
         "error": "\n".join(filter(None, [text_at(state, "error", "message"), *texts])),
-        "attachments": [_to_file_part(piece) for piece in given if "text" not in piece],
+        "attachments": [_to_file_part(item) for item in content_items if "text" not in item],
         "metadata": state.get("metadata") or data,
         "time": {"start": time.get("ran"), "end": time.get("completed")},
     }
-    return {"type": "tool", "tool": part.get("name"), "callID": part.get("id"), "state": {**state, **told}}
+    return {"type": "tool", "tool": part.get("name"), "callID": part.get("id"), "state": state}

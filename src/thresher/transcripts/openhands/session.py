@@ -1,9 +1,9 @@
-"""A session of OpenHands, from its events: what is on the way to its head, what was taken back, what a delegate did.
+"""Build an OpenHands session from its events: the active path, abandoned branches and delegates.
 
-One message stands for each response of the model, its results after it. A response may make several calls, and each
-may be answered before the next is told of: so a response is found again by its id, and a result by the event that it
-answers. A condensation begins a new segment: what it does not forget is carried, and the summary stands where the first
-thing stood that it forgets.
+Each model response becomes one message, followed by its results. A response can make several calls, and each can get
+its result before the next call's event. So responses are matched by ID, and results by the event that they answer. A
+condensation starts a segment: it carries over what it does not forget, and the summary replaces the first forgotten
+message.
 """
 
 import re
@@ -34,28 +34,28 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "openhands"
 ROOT_PARENT_ID = "__root__"
-"""What an event names as its parent that starts anew."""
+"""Parent ID of an event without a parent."""
 NON_TREE_EVENT_KINDS = ("ConversationStateUpdateEvent", "ConversationErrorEvent")
-"""Events that are written down, and no part of the tree."""
+"""Kinds of events that are not part of the tree."""
 _TASK_DESCRIPTION = re.compile(r"<(?:issue|pr)_description>\s*(\S[^\n]*)")
 MAX_DELEGATE_DEPTH = 8
-"""How far delegates of delegates are followed."""
+"""Maximum nesting of delegates."""
 MAX_REVIEWED_MESSAGES = 1_000_000
-"""Messages that condensations may look through, all together: each may show all of them again."""
+"""Total number of messages that all condensations may check. Each condensation checks every visible message."""
 
 
 class OpenHandsEvent(NamedTuple):
-    """An event with its place."""
+    """An event with its location."""
 
     id: str
-    """The one it came with, if no other has the same."""
+    """Unique ID: the original one if possible."""
     record: dict[str, Any]
     source: SourceLocation
     time: datetime | None
 
 
 class OpenHandsRun(NamedTuple):
-    """What is known of a session beside its events."""
+    """Facts about a session, from outside its events."""
 
     id: str
     model_info: ModelFacts = ModelFacts("", {})
@@ -63,29 +63,34 @@ class OpenHandsRun(NamedTuple):
     project: str = ""
     git_branch: str = ""
     head_event_id: str = ""
-    """The event that the conversation stands at; empty: the last."""
+    """Last event of the active path; empty for the last event of all."""
     is_head_empty: bool = False
-    """Whether it stands before the first."""
+    """True if the active path is empty."""
     parent: str = ""
     call_id: str = ""
     files: tuple[str, ...] = ()
     depth: int = 0
 
+    @property
+    def can_delegate(self) -> bool:
+        """True if sub-agents of this session are still within the nesting limit."""
+        return self.depth < MAX_DELEGATE_DEPTH
+
 
 def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Sequence[OpenHandsEvent]) -> Session:
-    """The session that events tell of; the problems met are left to whoever asked."""
-    own, delegated = _split_delegates(events, run.depth)
+    """Build the session from its events, without problems: the caller adds those of the source."""
+    own, delegated = _split_delegates(events) if run.can_delegate else ([*events], [])
     prompter: Author = "model" if run.parent else "human"
-    talk = OpenHandsConversation(source, run.model_info, prompter)
-    way, left = _select_active_events(source, run, own)
-    latest = talk.add_events(way)
-    segments = talk.histories()
+    conversation = OpenHandsConversation(source, run.model_info, prompter)
+    active, abandoned = _select_active_events(source, run, own)
+    latest = conversation.add_events(active)
+    segments = conversation.histories()
     branches = []
-    for after, off in left:
-        taken_back = OpenHandsConversation(source, run.model_info, prompter)
-        taken_back.add_events(off)
-        branches += [AbandonedBranch(one, latest.get(after, "")) for one in taken_back.histories() if len(one)]
-    callers = ((talk.calls_by_event_id.get(caller.id), inner) for caller, inner in delegated)
+    for after, branch_events in abandoned:
+        branch = OpenHandsConversation(source, run.model_info, prompter)
+        branch.add_events(branch_events)
+        branches += [AbandonedBranch(history, latest.get(after, "")) for history in branch.histories() if len(history)]
+    callers = ((conversation.calls_by_event_id.get(caller.id), inner) for caller, inner in delegated)
     children = [_build_delegate_session(source, run, call, inner) for call, inner in callers]
     return make_session(
         NAME,
@@ -95,7 +100,7 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
         branches=branches,
         children=children,
         files=run.files,
-        compactions=talk.compactions,
+        compactions=conversation.compactions,
         records=Counter(name_openhands_event(event.record) for event in own),
         project=run.project or next(filter(None, map(_working_directory, own)), ""),
         git_branch=run.git_branch,
@@ -109,49 +114,49 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
 
 
 def _make_title(segments: Sequence[History]) -> str:
-    """What is to be done: an evaluation puts it into a frame."""
+    """Return the title of the task in an evaluation's prompt, else the first prompt."""
     prompts = (message.text for segment in segments for message in segment if message.author == "human")
-    found = _TASK_DESCRIPTION.search(next(prompts, ""))
-    return found[1].strip()[:MAX_TITLE_CHARS] if found else title_from_prompt(segments)
+    match = _TASK_DESCRIPTION.search(next(prompts, ""))
+    return match[1].strip()[:MAX_TITLE_CHARS] if match else title_from_prompt(segments)
 
 
 def _working_directory(event: OpenHandsEvent) -> str:
-    """Where a command ran."""
-    old = text_at(event.record, "extras", "metadata", "working_dir")
-    return old or text_at(event.record, "observation", "metadata", "working_dir")
+    """Return the folder in which a command ran."""
+    legacy = text_at(event.record, "extras", "metadata", "working_dir")
+    return legacy or text_at(event.record, "observation", "metadata", "working_dir")
 
 
 def _select_active_events(
     source: SourceFile, run: OpenHandsRun, events: Sequence[OpenHandsEvent]
 ) -> tuple[list[OpenHandsEvent], list[tuple[str, list[OpenHandsEvent]]]]:
-    """The events on the way to the head, and the others by where they left it."""
+    """Return the events on the path to the head, and the others grouped by the event where they branch off."""
     if not run.is_head_empty and not any(isinstance(event.record.get("parent_id"), str) for event in events):
         return list(events), []
     by_id = {event.id: event for event in events}
     parents: dict[str, str | None] = {}
     before: str | None = None
     for event in events:
-        named = text_at(event.record, "parent_id")
-        if named and named != ROOT_PARENT_ID and named not in by_id:
-            what = f"the parent `{named}` of an event is not here"
-            source.report(what, "it follows the one before", event.source.line)
-            named = ""
-        parents[event.id] = None if named == ROOT_PARENT_ID else named or before
+        parent = text_at(event.record, "parent_id")
+        if parent and parent != ROOT_PARENT_ID and parent not in by_id:
+            problem = f"an event's parent `{parent}` does not exist"
+            source.report(problem, "the previous event is used", event.source.line)
+            parent = ""
+        parents[event.id] = None if parent == ROOT_PARENT_ID else parent or before
         before = event.id
     nodes = [event.id for event in events if event.record.get("kind") not in NON_TREE_EVENT_KINDS]
     head = run.head_event_id if run.head_event_id in by_id else next(reversed(nodes), "")
     ids, cycle = trace_path("" if run.is_head_empty else head, parents)
     if cycle:
-        source.report("events are each other's parents", "followed until the circle closes")
+        source.report("the parents of events form a cycle", "the cycle is cut")
     used = set(ids)
-    left = group_branches([event.id for event in events if event.id not in used], used, parents)
-    return [by_id[id_] for id_ in ids], [(after, [by_id[id_] for id_ in off]) for (after, _), off in left.items()]
+    branches = group_branches([event.id for event in events if event.id not in used], used, parents)
+    return [by_id[id_] for id_ in ids], [(after, [by_id[id_] for id_ in off]) for (after, _), off in branches.items()]
 
 
 def _split_delegates(
-    events: Sequence[OpenHandsEvent], depth: int
+    events: Sequence[OpenHandsEvent],
 ) -> tuple[list[OpenHandsEvent], list[tuple[OpenHandsEvent, list[OpenHandsEvent]]]]:
-    """The events of a session, and those of each delegate with the call that started it."""
+    """Split the events into the session's own and those of each delegate, with the call that started it."""
     ends = {
         str(event.record["cause"]): n
         for n, event in enumerate(events)
@@ -164,7 +169,7 @@ def _split_delegates(
         if n < until:
             continue
         own.append(event)
-        end = ends.get(event.id, 0) if event.record.get("action") == "delegate" and depth < MAX_DELEGATE_DEPTH else 0
+        end = ends.get(event.id, 0) if event.record.get("action") == "delegate" else 0
         if end > n + 1:
             delegated.append((event, list(events[n + 1 : end])))
             until = end
@@ -174,15 +179,9 @@ def _split_delegates(
 def _build_delegate_session(
     source: SourceFile, run: OpenHandsRun, call: ToolCall | None, events: list[OpenHandsEvent]
 ) -> Session:
-    """What another agent did; its prompt is the call's where it is not told again."""
-    inner = OpenHandsRun(
-        f"{run.id}-{events[0].id}",
-        run.model_info,
-        project=run.project,
-        parent=run.id,
-        call_id=call.id if call else "",
-        depth=run.depth + 1,
-    )
+    """Build the session of a delegate; its prompt comes from the call if its events lack one."""
+    id_, call_id = f"{run.id}-{events[0].id}", call.id if call else ""
+    inner = OpenHandsRun(id_, run.model_info, project=run.project, parent=run.id, call_id=call_id, depth=run.depth + 1)
     session = build_openhands_session(source, inner, events)
     if call is None or any(message.role == "user" for message in session.segments[0]):
         return session
@@ -193,51 +192,49 @@ def _build_delegate_session(
     return replace(session, segments=(history, *session.segments[1:]))
 
 
-# The conversation
+# Conversation
 
 
 class ReplyGroup:
-    """A message; one of the model's with its calls, and their results by call."""
+    """A message; a model message also has its calls and their results."""
 
     def __init__(self, message: Message) -> None:
-        """As it was said."""
+        """`message` is complete except for its calls."""
         self.message = message
         self.calls: list[ToolCall] = []
         self.results_by_call_id: dict[str, Message] = {}
 
     def messages(self) -> list[Message]:
-        """The message, and the results after it."""
+        """Return the message, then the results of its calls."""
         parts = (*self.message.parts, *self.calls)
         return [replace(self.message, parts=parts), *self.results_by_call_id.values()]
 
-    def as_replayed(self) -> "ReplyGroup":
-        """The same, shown once more."""
-        again = ReplyGroup(replace(self.message, carried=True))
-        again.calls = [*self.calls]
-        shown = mark_carried(self.results_by_call_id.values())
-        again.results_by_call_id = dict(zip(self.results_by_call_id, shown, strict=True))
-        return again
+    def as_carried(self) -> "ReplyGroup":
+        """Return a copy with all messages carried."""
+        carried = ReplyGroup(replace(self.message, carried=True))
+        carried.calls = [*self.calls]
+        results = mark_carried(self.results_by_call_id.values())
+        carried.results_by_call_id = dict(zip(self.results_by_call_id, results, strict=True))
+        return carried
 
 
 class PendingCall(NamedTuple):
-    """A call that may still be answered."""
+    """A call that can still get a result."""
 
     group: ReplyGroup
     call: ToolCall
 
 
 class OpenHandsConversation:
-    """A conversation that grows event by event."""
+    """Builds a conversation event by event."""
 
-    def __init__(self, source: SourceFile, told: ModelFacts, prompter: Author) -> None:
-        """`prompter` is who wrote the prompt: a model, for a sub-agent."""
+    def __init__(self, source: SourceFile, model_info: ModelFacts, prompter: Author) -> None:
+        """`prompter` is the author of the prompt: for a sub-agent, a model."""
         self.compactions = 0
         self.calls_by_event_id: dict[str, ToolCall] = {}
-        """The calls by the event that made each."""
         self.last_message_id = ""
-        """The id of the message that came last."""
         self._source = source
-        self._model_info = told
+        self._model_info = model_info
         self._prompter = prompter
         self._segments: list[list[Message]] = []
         self._groups: list[ReplyGroup] = []
@@ -248,20 +245,20 @@ class OpenHandsConversation:
         self._reviewed_count = 0
 
     def histories(self) -> list[History]:
-        """The segments so far."""
+        """Return all segments so far."""
         return [History(tuple(segment)) for segment in (*self._segments, self._current_messages())]
 
     def _current_messages(self) -> list[Message]:
-        return [message for row in self._groups for message in row.messages()]
+        return [message for group in self._groups for message in group.messages()]
 
     def add_events(self, events: Iterable[OpenHandsEvent]) -> dict[str, str]:
-        """Take in events; which message came last as of each."""
+        """Add events and return, for each, the ID of the last message so far."""
         latest: dict[str, str] = {}
         for event in events:
             try:
                 facts = list(parse_openhands_event(event.record, self._model_info, has_spoken=self._has_spoken))
             except RecursionError:
-                self._source.report("an event is nested too deep to follow", "skipped", event.source.line)
+                self._source.report("an event is nested too deeply", "skipped", event.source.line)
                 facts = []
             for number, fact in enumerate(facts):
                 self._add_fact(fact, event, f"{event.id}-{number}" if number else event.id)
@@ -292,36 +289,36 @@ class OpenHandsConversation:
             return
         if message.role == "user" and message.author == "human":
             message = replace(message, author=self._prompter)
-            if "kind" not in event.record:  # until 0.62 a person could speak to a delegate, too
+            if "kind" not in event.record:  # until 0.62, a user could also talk to a delegate
                 self._prompter = "human"
         self._has_spoken = self._has_spoken or message.role == "assistant"
         self._append_message(message, event, id_)
 
     def _add_call(self, fact: CallFact, event: OpenHandsEvent, id_: str) -> None:
-        given = fact.call.id
-        own = given if given and given not in self._call_ids else f"call-{event.id}"
+        given_id = fact.call.id
+        own = given_id if given_id and given_id not in self._call_ids else f"call-{event.id}"
         self._call_ids.add(own)
         call = replace(fact.call, id=own)
-        row = self._groups_by_response_id.get(fact.response_id) if fact.response_id else None
-        if row is None:
+        group = self._groups_by_response_id.get(fact.response_id) if fact.response_id else None
+        if group is None:
             answer = Message("assistant", fact.leading_parts, author="model", model=fact.model, usage=fact.usage)
-            row = self._append_message(answer, event, id_)
-        row.calls.append(call)
-        self._groups_by_response_id[fact.response_id] = row
-        for key in filter(None, (event.id, given)):
-            self._pending_calls[key] = PendingCall(row, call)
+            group = self._append_message(answer, event, id_)
+        group.calls.append(call)
+        self._groups_by_response_id[fact.response_id] = group
+        for key in filter(None, (event.id, given_id)):
+            self._pending_calls[key] = PendingCall(group, call)
         self._pending_calls[""] = self._pending_calls[event.id]
         self.calls_by_event_id[event.id] = call
         self._has_spoken = True
 
     def _add_result(self, fact: ResultFact, event: OpenHandsEvent, id_: str) -> None:
-        """A result goes to its call; what names none goes to the last, if that has none yet."""
-        named = [key for key in fact.call_keys if key]
-        asked = next((self._pending_calls[key] for key in named or [""] if key in self._pending_calls), None)
-        if asked and asked.call.id not in asked.group.results_by_call_id:
-            result = ToolResult(asked.call.id, fact.content, is_error=fact.is_error, name=asked.call.name)
+        """Add a result to its call, or without a key to the last call; skip a second result of the same call."""
+        keys = [key for key in fact.call_keys if key] or [""]
+        pending = next((self._pending_calls[key] for key in keys if key in self._pending_calls), None)
+        if pending and pending.call.id not in pending.group.results_by_call_id:
+            result = ToolResult(pending.call.id, fact.content, is_error=fact.is_error, name=pending.call.name)
             message = Message("tool", (result,), author="tool")
-            asked.group.results_by_call_id[asked.call.id] = self._locate_message(message, event, id_)
+            pending.group.results_by_call_id[pending.call.id] = self._locate_message(message, event, id_)
         elif fact.content and fact.fallback_author:
             self._append_message(Message("user", fact.content, author=fact.fallback_author), event, id_)
 
@@ -330,35 +327,31 @@ class OpenHandsConversation:
             return
         self._reviewed_count += len(self._groups) + len(self._pending_calls)
         if self._reviewed_count > MAX_REVIEWED_MESSAGES:
-            what = "there are too many condensations to follow"
-            self._source.report(what, "what they forget stays in view", event.source.line)
+            self._source.report("the session has too many condensations", "the rest is ignored", event.source.line)
             return
         message = Message("user", (Summary(fact.summary),), author="harness")
         summary = [ReplyGroup(self._locate_message(message, event, id_))] if fact.summary else []
-        gone = {n for n, row in enumerate(self._groups) if fact.is_forgotten(row.message.id)}
-        if gone:
+        forgotten = {n for n, group in enumerate(self._groups) if fact.is_forgotten(group.message.id)}
+        if forgotten:
             self.compactions += 1
-            self._start_segment_without(gone, summary)
+            self._start_segment_without(forgotten, summary)
         else:
             self._groups += summary
 
-    def _start_segment_without(self, gone: set[int], summary: list[ReplyGroup]) -> None:
-        """Begin a segment with what is left, and the summary in the place of what is gone, older ones among it."""
+    def _start_segment_without(self, forgotten: set[int], summary: list[ReplyGroup]) -> None:
+        """Start a segment of the remaining groups; the summary replaces the forgotten ones and older summaries."""
         self._segments.append(self._current_messages())
-        old, self._groups = self._groups, []
-        first, carried = min(gone), dict[int, ReplyGroup]()
-        for n, row in enumerate(old):
+        previous, self._groups = self._groups, []
+        first, carried = min(forgotten), dict[int, ReplyGroup]()
+        for n, group in enumerate(previous):
             self._groups += summary if n == first else []
-            if n not in gone and not (summary and _is_summary(row.message)):
-                carried[id(row)] = row.as_replayed()
-                self._groups.append(carried[id(row)])
-        self._groups_by_response_id = {
-            key: carried[id(row)] for key, row in self._groups_by_response_id.items() if id(row) in carried
-        }
+            if n not in forgotten and not (summary and _is_summary(group.message)):
+                carried[id(group)] = group.as_carried()
+                self._groups.append(carried[id(group)])
+        responses, pending_calls = self._groups_by_response_id.items(), self._pending_calls.items()
+        self._groups_by_response_id = {key: carried[id(group)] for key, group in responses if id(group) in carried}
         self._pending_calls = {
-            key: PendingCall(carried[id(asked.group)], asked.call)
-            for key, asked in self._pending_calls.items()
-            if id(asked.group) in carried
+            key: PendingCall(carried[id(group)], call) for key, (group, call) in pending_calls if id(group) in carried
         }
 
 

@@ -1,23 +1,23 @@
-"""What a model was given and what it said, from the attributes of a span: two vocabularies, and others.
+"""Parse model calls and tool results from the attributes and events of spans.
 
-OpenInference numbers messages in the names of attributes, and so did OpenLLMetry with `gen_ai.prompt`. The GenAI
-conventions of OpenTelemetry have lists of messages as JSON, and before that an event a message. Where none of these is
-there, what is told of the input and the output as a whole is taken. The AI SDK of Vercel has names of its own.
+OpenInference flattens messages to attributes with an index in the name, and OpenLLMetry did so with `gen_ai.prompt`.
+The GenAI conventions of OpenTelemetry store messages as JSON; older versions have one event per message. Vercel's AI
+SDK has its own names. The fallback is the span's whole input and output.
 
-SDKs keep 128 attributes a span unless told otherwise: a long history loses its first messages.
+By default, SDKs keep 128 attributes per span, so a long history loses its first messages.
 
-Tools' spans give the results that no later call of a model was given, and say which failed. Such a span answers the
-call whose id it names. Most name none: then it is the next run of that tool, by the same agent, between the answer that
-asks for it and the next call of the model.
+Tool spans supply results that are missing from later model calls, and show which calls failed. A span matches a call by
+call ID. Without one, it matches the same agent's next run of that tool, between the answer with the call and the next
+model call.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
-from thresher.model import History, Message, ToolResult, Usage
+from thresher.model import History, Message, Part, ToolResult, Usage
 from thresher.model.jsontext import dump_json, load_json
 from thresher.transcripts.coerce import as_dict, as_list, as_text, dict_at, list_at, text_at, value_at
 from thresher.transcripts.lenient_parser import (
@@ -64,52 +64,49 @@ _USAGE_KEYS = {
 }
 
 
-class SpanMessages(NamedTuple):
-    """What a span tells of a model's call."""
+def make_model_call(span: OtelSpan, tree: SpanTree) -> LoggedCall:
+    """Build a model call from its span."""
+    agents = [agent.key for agent in tree.enclosing_agents(span)]
+    conversation_ids = map(_get_conversation_id, (span, *tree.iter_ancestors(span)))
+    agent_key, outer_agents = agents[0] if agents else span.trace_id, frozenset(agents[1:])
+    conversation_id = next(filter(None, conversation_ids), "")
+    call = LoggedCall(span.number, span.line, agent_key, outer_agents, conversation_id, span.trace_id)
+    return _with_messages(call, span)._replace(
+        start=span.start,
+        end=span.end,
+        model=as_text(_first_value(span.attributes, _MODEL_KEYS)),
+        usage=_parse_usage(span),
+        tools=_get_tool_definitions(span),
+    )
 
-    input_messages: list[Message]
-    output_messages: list[Message]
-    is_truncated: bool = False
-    """Whether the first messages are missing."""
-    alternatives: Sequence[Message] = ()
-    """Answers that were asked for beside the first."""
 
-
-def parse_span_messages(span: OtelSpan) -> SpanMessages:
-    """The messages of a span."""
+def _with_messages(call: LoggedCall, span: OtelSpan) -> LoggedCall:
     attributes = dict(span.attributes)
     for event in span.events:
         attributes |= event.attributes if event.name == _DETAILS_EVENT else {}
-    asked, answered = (
-        numbered_attributes(attributes, "llm.input_messages"),
-        numbered_attributes(attributes, "llm.output_messages"),
-    )
-    given = _from_openinference(asked) or _find_messages(_first_value(attributes, _INPUT_KEYS))
-    given = (
-        given
+    inputs = (
+        _from_openinference(numbered_attributes(attributes, "llm.input_messages"))
+        or _find_messages(_first_value(attributes, _INPUT_KEYS))
         or _from_openllmetry(numbered_attributes(attributes, "gen_ai.prompt"))
         or [*_from_events(span, choice=False)]
+        or _find_messages(_first_value(attributes, _RAW_INPUT_KEYS), plain="user")
     )
-    said = (
-        _from_openinference(answered)
+    outputs = (
+        _from_openinference(numbered_attributes(attributes, "llm.output_messages"))
         or _find_messages(_first_value(attributes, _OUTPUT_KEYS))
         or [*_from_ai_sdk(attributes)]
-    )
-    said = (
-        said
         or _from_openllmetry(numbered_attributes(attributes, "gen_ai.completion"))
         or [*_from_events(span, choice=True)]
+        or _find_messages(_first_value(attributes, _RAW_OUTPUT_KEYS), plain="assistant")
     )
-    given = given or _find_messages(_first_value(attributes, _RAW_INPUT_KEYS), plain="user")
-    said = said or _find_messages(_first_value(attributes, _RAW_OUTPUT_KEYS), plain="assistant")
     system = _decode_json(attributes.get("gen_ai.system_instructions"))
-    if system and not any(parse_speaker(row).role == "system" for row in given):
-        given = [{"role": "system", "content": system}, *given]
-    is_cut = _lowest_index(attributes, "llm.input_messages.") > 0
-    read = [message for row in given if (message := parse_lenient_message(row, "user")).parts]
-    answers = [message for row in said if (message := parse_lenient_message(row, "assistant")).parts]
-    one = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # there, each message is a choice
-    return SpanMessages(read, answers[:one], is_cut, answers[one:])
+    if system and not any(parse_speaker(row).role == "system" for row in inputs):
+        inputs = [{"role": "system", "content": system}, *inputs]
+    prompt = [message for row in inputs if (message := parse_lenient_message(row, "user")).parts]
+    answers = [message for row in outputs if (message := parse_lenient_message(row, "assistant")).parts]
+    used = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # there, each message is a choice
+    call = call._replace(input_messages=prompt, output_messages=answers[:used], alternatives=answers[used:])
+    return call._replace(is_truncated=_lowest_index(attributes, "llm.input_messages.") > 0)
 
 
 def _first_value(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
@@ -117,7 +114,7 @@ def _first_value(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _decode_json(value: Any) -> Any:
-    """A value that may be told as JSON."""
+    """Decode a value that can be JSON text."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     try:
@@ -127,7 +124,7 @@ def _decode_json(value: Any) -> Any:
 
 
 def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
-    """The messages in a value: a list of them, something that holds one, one alone, or plain text."""
+    """Find messages in a value: a list, an object that contains one, a single message or plain text."""
     value = _decode_json(value)
     if isinstance(value, list):
         return [row for row in map(_decode_json, value) if isinstance(row, dict) and has_message_content(row)]
@@ -137,36 +134,36 @@ def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
                 return found
         if has_message_content(value) and ("role" in value or plain):
             return [value]
-    said = value if isinstance(value, str) else text_at(value, "task")
-    return [{"role": plain, "content": said}] if plain and said else []
+    text = value if isinstance(value, str) else text_at(value, "task")
+    return [{"role": plain, "content": text}] if plain and text else []
 
 
 # Numbered attributes
 
 
 def numbered_attributes(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """The list that stands under a name: as one, or with its places and fields in the names of attributes."""
-    whole = _decode_json(attributes.get(prefix))
-    if isinstance(whole, list):
-        return [_unflatten(item.items()) if isinstance(item, dict) else item for item in whole]
-    found = _unflatten(_strip_prefix(attributes, f"{prefix}."))
-    return found if isinstance(found, list) else []
+    """Return the list under a prefix: a JSON value, or attributes with indexes and fields in their names."""
+    value = _decode_json(attributes.get(prefix))
+    if isinstance(value, list):
+        return [_unflatten(item.items()) if isinstance(item, dict) else item for item in value]
+    unflattened = _unflatten(_strip_prefix(attributes, f"{prefix}."))
+    return unflattened if isinstance(unflattened, list) else []
 
 
 def _unflatten(entries: Iterable[tuple[str, Any]]) -> Any:
-    """Dotted names to objects, numbers in them to lists."""
+    """Convert dotted names to nested objects, and numbers in them to lists."""
     root: dict[str, Any] = {}
     for key, value in entries:
         *path, last = key.split(".")
-        holder = root
+        parent = root
         for step in path:
-            inner = holder.setdefault(step, {})
+            inner = parent.setdefault(step, {})
             if not isinstance(inner, dict):
                 break
-            holder = inner
+            parent = inner
         else:
-            whole = isinstance(value, list) and all(isinstance(item, dict) for item in value)
-            holder[last] = [_unflatten(item.items()) for item in value] if whole else value
+            is_list = isinstance(value, list) and all(isinstance(item, dict) for item in value)
+            parent[last] = [_unflatten(item.items()) for item in value] if is_list else value
     return _convert_numbered_keys(root)
 
 
@@ -179,49 +176,49 @@ def _convert_numbered_keys(value: Any) -> Any:
 
 
 def _lowest_index(attributes: Mapping[str, Any], prefix: str) -> int:
-    places = (key[len(prefix) :].partition(".")[0] for key in attributes if key.startswith(prefix))
-    return min((int(place) for place in places if place.isdecimal() and len(place) < 9), default=0)
+    indexes = (key[len(prefix) :].partition(".")[0] for key in attributes if key.startswith(prefix))
+    return min((int(index) for index in indexes if index.isdecimal() and len(index) < 9), default=0)
 
 
 def _from_openinference(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Messages as OpenInference has them."""
-    found = []
+    """Convert OpenInference messages to the OpenAI schema."""
+    messages = []
     for row in map(as_dict, rows):
         message = dict(dict_at(row, "message") or row)
-        pieces = [dict_at(piece, "message_content") or piece for piece in list_at(message, "contents")]
-        if pieces:
-            message["content"] = pieces
+        contents = [dict_at(item, "message_content") or item for item in list_at(message, "contents")]
+        if contents:
+            message["content"] = contents
         if name := text_at(message, "function_call_name"):
             message["function_call"] = {"name": name, "arguments": message.get("function_call_arguments_json") or "{}"}
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages
 
 
 def _from_openllmetry(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Messages as OpenLLMetry has them: content may be a list of pieces as JSON."""
+    """Decode the content of OpenLLMetry messages, which can be JSON text."""
     return [{**row, "content": _decode_json(row.get("content"))} for row in rows if isinstance(row, dict)]
 
 
 def _from_ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    said, thought, calls = (attributes.get(f"ai.response.{key}") for key in ("text", "reasoning", "toolCalls"))
-    said, calls = said or attributes.get("ai.response.object"), as_list(_decode_json(calls))
-    if said or thought or calls:
-        yield {"role": "assistant", "content": said, "reasoning_content": thought, "tool_calls": calls}
+    text, reasoning, calls = (attributes.get(f"ai.response.{key}") for key in ("text", "reasoning", "toolCalls"))
+    content, calls = text or attributes.get("ai.response.object"), as_list(_decode_json(calls))
+    if content or reasoning or calls:
+        yield {"role": "assistant", "content": content, "reasoning_content": reasoning, "tool_calls": calls}
 
 
 # Events
 
 
 def _from_events(span: OtelSpan, *, choice: bool) -> Iterator[dict[str, Any]]:
-    """Messages that were noted as events, each under its role."""
+    """Yield the messages in a span's events: the model's choices or the prompt."""
     attached = as_list(_decode_json(span.attributes.get("events")))
     events = [SpanEvent(text_at(event, "event.name"), event) for event in attached if isinstance(event, dict)]
     for name, attributes in (*span.events, *events):
         row = {key: _decode_json(value) for key, value in attributes.items()}
         if name == "gen_ai.choice" and choice:
             inner = dict_at(row, "message") or as_dict(_unflatten(_strip_prefix(row, "message.")))
-            said = inner or {"content": row.get("message") or row.get("content"), "tool_calls": row.get("tool_calls")}
-            yield {**said, "role": "assistant"}
+            answer = inner or {"content": row.get("message") or row.get("content"), "tool_calls": row.get("tool_calls")}
+            yield {**answer, "role": "assistant"}
         elif name.startswith("gen_ai.") and name.endswith(".message") and not choice:
             yield {"tool_call_id": row.get("id"), **row, "role": name.split(".")[1]}
         elif name == f"gen_ai.content.{'completion' if choice else 'prompt'}":
@@ -232,56 +229,54 @@ def _strip_prefix(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, An
     return ((key.removeprefix(prefix), value) for key, value in row.items() if key.startswith(prefix))
 
 
-# Facts
+# Other fields
 
 
-def get_span_tool_definitions(span: OtelSpan) -> str:
-    """The tools that the model was offered, as JSON."""
-    found = [value_at(row, "tool", "json_schema") for row in numbered_attributes(span.attributes, "llm.tools")]
-    listed = _first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools"))
-    told_here = [_decode_json(one) for one in found or as_list(_decode_json(listed))]
-    return dump_json(told_here) if told_here and all(isinstance(one, dict) for one in told_here) else ""
+def _get_tool_definitions(span: OtelSpan) -> str:
+    """Return the definitions of the tools that the model could call, as JSON."""
+    tools = [value_at(row, "tool", "json_schema") for row in numbered_attributes(span.attributes, "llm.tools")]
+    tools = tools or as_list(
+        _decode_json(_first_value(span.attributes, ("gen_ai.tool.definitions", "ai.prompt.tools")))
+    )
+    definitions = [_decode_json(tool) for tool in tools]
+    is_valid = all(isinstance(definition, dict) for definition in definitions)
+    return dump_json(definitions) if definitions and is_valid else ""
 
 
-def get_span_conversation_id(span: OtelSpan) -> str:
-    """The id of the conversation that a span belongs to, if it tells one."""
-    told = (as_text(_first_value(found, _CONVERSATION_KEYS)) for found in (span.attributes, span.resource))
-    return next(filter(None, told), "")
-
-
-def get_span_model(span: OtelSpan) -> str:
-    """The model that was asked."""
-    return as_text(_first_value(span.attributes, _MODEL_KEYS))
+def _get_conversation_id(span: OtelSpan) -> str:
+    ids = (as_text(_first_value(attributes, _CONVERSATION_KEYS)) for attributes in (span.attributes, span.resource))
+    return next(filter(None, ids), "")
 
 
 def get_span_agent_name(span: OtelSpan) -> str:
-    """The name of the agent."""
+    """Return the name of the agent, or an empty string."""
     return as_text(_first_value(span.attributes, _AGENT_NAME_KEYS))
 
 
-def parse_span_usage(span: OtelSpan) -> Usage | None:
-    """The bill; what a cache served or took is a share of the input, unless it is more than all of it."""
-    found = {name: _parse_token_count(_first_value(span.attributes, keys)) for name, keys in _USAGE_KEYS.items()}
-    if not (found["input"] or found["output"]):
+def _parse_usage(span: OtelSpan) -> Usage | None:
+    """Return the usage of a model call. The input includes cached tokens, unless there are more of those than input."""
+    counts = {name: _parse_token_count(_first_value(span.attributes, keys)) for name, keys in _USAGE_KEYS.items()}
+    if not (counts["input"] or counts["output"]):
         return None
-    cached = found["cache_read"] + found["cache_write"]
-    return Usage(**found | {"input": found["input"] - cached if found["input"] >= cached else found["input"]})
+    cached = counts["cache_read"] + counts["cache_write"]
+    counts["input"] -= cached if counts["input"] >= cached else 0
+    return Usage(**counts)
 
 
 def _parse_token_count(value: Any) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
         return int(value)
-    return int(value) if type(value) in (int, float) and 0 < value < 10**15 else 0  # a table's column may be of floats
+    return int(value) if type(value) in (int, float) and 0 < value < 10**15 else 0  # table exports contain floats
 
 
 # Tools
 
 
 class OtelToolSpans:
-    """The spans of tools, by the calls that they may answer."""
+    """Tool spans, indexed for matching with calls."""
 
     def __init__(self, tree: SpanTree) -> None:
-        """In the order of time."""
+        """Index the tool spans of a tree in time order."""
         self._spans_by_call_id: dict[tuple[str, str], OtelSpan] = {}
         self._unmatched_spans: dict[tuple[str, str], deque[OtelSpan]] = defaultdict(deque)
         for span in tree.spans:
@@ -294,72 +289,72 @@ class OtelToolSpans:
             else:
                 self._unmatched_spans[agents[0].key if agents else span.trace_id, name].append(span)
 
-    def attach_results(self, thread: CallThread) -> tuple[list[History], dict[str, str]]:
-        """A thread with the results that tools gave, and the call that each span of a tool answers."""
-        later = [*thread.model_calls[1:], None]
-        after = {ask.number: following for ask, following in zip(thread.model_calls, later, strict=True)}
-        calls: dict[str, str] = {}
+    def attach_results(self, conversation: CallThread) -> tuple[list[History], dict[str, str]]:
+        """Return the conversation with the tools' results, and the call that each tool span answers."""
+        following = [*conversation.model_calls[1:], None]
+        next_calls = {call.number: after for call, after in zip(conversation.model_calls, following, strict=True)}
+        calls_by_span: dict[str, str] = {}
         histories = []
-        for history in thread.histories():
-            ran: dict[str, OtelSpan] = {}
+        for history in conversation.histories():
+            spans_by_call: dict[str, OtelSpan] = {}
             for message in history:
-                ask = thread.calls_by_message_id.get(message.id)
-                if message.carried or not ask:
+                model_call = conversation.calls_by_message_id.get(message.id)
+                if message.carried or not model_call:
                     continue
                 for call in message.calls:
-                    span = self._spans_by_call_id.get((ask.trace_id, call.id)) or self._next_span(
-                        ask, after[ask.number], call.name
-                    )
+                    span = self._spans_by_call_id.get((model_call.trace_id, call.id))
+                    span = span or self._next_span(model_call, next_calls[model_call.number], call.name)
                     if span:
-                        ran[call.id] = span
-                        calls[span.key] = call.id
-            histories.append(replace(history, messages=tuple(_insert_results(history, ran))))
-        return histories, calls
+                        spans_by_call[call.id] = span
+                        calls_by_span[span.key] = call.id
+            histories.append(replace(history, messages=tuple(_insert_results(history, spans_by_call))))
+        return histories, calls_by_span
 
-    def _next_span(self, ask: LoggedCall, later: LoggedCall | None, name: str) -> OtelSpan | None:
-        """The next run of a tool between a call and the one after it."""
-        waiting = self._unmatched_spans.get((ask.agent_key, name))
-        while waiting and waiting[0].start and ask.start and waiting[0].start < ask.start:
+    def _next_span(self, call: LoggedCall, following: LoggedCall | None, name: str) -> OtelSpan | None:
+        """Take the next run of a tool between a model call and the following one."""
+        waiting = self._unmatched_spans.get((call.agent_key, name))
+        while waiting and waiting[0].start and call.start and waiting[0].start < call.start:
             waiting.popleft()
         if not waiting:
             return None
-        end = later.start if later else None
+        end = following.start if following else None
         return waiting.popleft() if not (end and waiting[0].start and waiting[0].start >= end) else None
 
 
-def _insert_results(history: History, ran: Mapping[str, OtelSpan]) -> Iterator[Message]:
-    given = {result.call_id for message in history for result in message.results}
+def _insert_results(history: History, spans: Mapping[str, OtelSpan]) -> Iterator[Message]:
+    answered = {result.call_id for message in history for result in message.results}
+    failed = {call_id for call_id, span in spans.items() if span.is_failed}
     for message in history:
-        failed = any(result.call_id in ran and ran[result.call_id].is_failed for result in message.results)
-        parts = tuple(_mark_failed(part, ran) for part in message.parts) if failed else message.parts
-        yield replace(message, parts=parts) if failed else message
-        missing = [call for call in message.calls if call.id in ran and call.id not in given]
-        results = [result for call in missing if (result := _make_result(ran[call.id], call.id, call.name))]
+        if any(result.call_id in failed for result in message.results):
+            yield replace(message, parts=tuple(_mark_failed(part, failed) for part in message.parts))
+        else:
+            yield message
+        missing = [call for call in message.calls if call.id in spans and call.id not in answered]
+        results = [result for call in missing if (result := _make_result(spans[call.id], call.id, call.name))]
         if results:
-            span = ran[missing[-1].id]
-            place = replace(message.source, line=span.line) if message.source else None
-            yield Message("tool", tuple(results), author="tool", id=f"{span.number}", time=span.end, source=place)
+            span = spans[missing[-1].id]
+            source = replace(message.source, line=span.line) if message.source else None
+            yield Message("tool", tuple(results), author="tool", id=f"{span.number}", time=span.end, source=source)
 
 
-def _mark_failed(part: Any, ran: Mapping[str, OtelSpan]) -> Any:
-    is_one = isinstance(part, ToolResult) and part.call_id in ran and ran[part.call_id].is_failed
-    return replace(part, is_error=True) if is_one else part
+def _mark_failed(part: Part, failed: Collection[str]) -> Part:
+    return replace(part, is_error=True) if isinstance(part, ToolResult) and part.call_id in failed else part
 
 
 def _tool_identity(span: OtelSpan) -> tuple[str, str]:
-    """The name of a tool, and the id of the call, if it is told."""
+    """Return the name of a tool and, if known, the ID of the call."""
     name = as_text(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
     return name, as_text(_first_value(span.attributes, _CALL_ID_KEYS))
 
 
 def _make_result(span: OtelSpan, call_id: str, name: str) -> ToolResult | None:
-    """What a tool gave, by its span; the error where it gave none."""
-    given = _first_value(span.attributes, _RESULT_KEYS)
-    if given is None:
-        given = next((row["content"] for row in _from_events(span, choice=True) if row.get("content")), None)
+    """Return the result in a tool span, or the error of a failed one."""
+    content = _first_value(span.attributes, _RESULT_KEYS)
+    if content is None:
+        content = next((row["content"] for row in _from_events(span, choice=True) if row.get("content")), None)
     errors = (text_at(event.attributes, "exception.message") for event in span.events)
-    failure = next(filter(None, errors), span.status_message)
-    if given is None and not (span.is_failed and failure):
+    error = next(filter(None, errors), span.status_message)
+    if content is None and not (span.is_failed and error):
         return None
-    content = parse_lenient_result(given if given is not None else failure)
-    return ToolResult(call_id, content, is_error=span.is_failed, name=name)
+    parts = parse_lenient_result(content if content is not None else error)
+    return ToolResult(call_id, parts, is_error=span.is_failed, name=name)

@@ -1,15 +1,15 @@
-"""Spans of a trace, from any of the files that they are written to.
+"""Parse the spans of a trace from any common file layout.
 
-Trees of spans (TRAIL); OTLP, as one document or one export a line, its logs too; flat spans as the SDK's console
-exporter, Phoenix and Langfuse write them, in a list, one a line, or one after another. Each names its fields in a way
-of its own: the tables say which. What comes out is flat, in the order of time, with attributes under dotted names.
+Layouts: trees of spans (TRAIL); OTLP as one document or one export per line, including logs; flat spans of the SDK's
+console exporter, Phoenix or Langfuse, as a list, one per line or concatenated. Tables map each layout's field names.
+Parsed spans are sorted by time and have flat attributes with dotted names.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -31,7 +31,7 @@ _CONTAINER_KEYS = (
     *("batches", "scopeSpans", "scope_spans", "instrumentationLibrarySpans"),
     *("resourceLogs", "scopeLogs", "logRecords", "resource_logs", "scope_logs", "log_records"),
 )
-"""Names under which spans stand, or what holds them."""
+"""Keys of lists that contain spans, or objects with spans."""
 
 _KIND_WORDS: dict[SpanKind, str] = {
     "llm": "llm generation chat text_completion completion generate_content call_llm ai.generatetext.dogenerate"
@@ -40,7 +40,7 @@ _KIND_WORDS: dict[SpanKind, str] = {
     "tool": "tool execute_tool ai.toolcall",
 }
 _KINDS_BY_WORD: dict[str, SpanKind] = {word: kind for kind, words in _KIND_WORDS.items() for word in words.split()}
-"""What the vocabularies call a model's call, an agent's run and a tool's, in lower case."""
+"""Kinds by the lower-case names that the vocabularies use for them."""
 _KIND_KEYS = (
     *("openinference.span.kind", "gen_ai.operation.name", "langfuse.observation.type", "traceloop.span.kind"),
     *("gen_ai.span.kind", "llm.request.type", "ai.operationId", "span_kind", "type"),
@@ -52,24 +52,26 @@ _KINDS_BY_ATTRIBUTE_PREFIX: dict[str, SpanKind] = {
     "pydantic_ai.all_messages": "agent",
     "all_messages_events": "agent",
 }
-"""How the names of attributes begin where no kind is told."""
+"""Kinds by the prefixes of attribute names, for spans that do not name their kind."""
+MAX_SNIFFED_SPANS = 200
+"""Number of spans to check when detecting the format."""
 MAX_PROBED_LINES = 2000
-"""Lines in which a first span is looked for."""
+"""Number of lines to parse when searching for a first span."""
 MAX_SPAN_DEPTH = 100
-"""Spans around a span that are looked at; parents may form a circle."""
-ATTRIBUTE_PREFIXES = ("openinference.", "gen_ai.", "llm.", "traceloop.", "langfuse.", "ai.")
+"""Maximum number of ancestors to check. Parents can form a cycle."""
+_ATTRIBUTE_PREFIXES = ("openinference.", "gen_ai.", "llm.", "traceloop.", "langfuse.", "ai.")
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class SpanEvent(NamedTuple):
-    """Something that was noted in a span."""
+    """An event of a span."""
 
     name: str
     attributes: dict[str, Any]
 
 
 class OtelSpan(NamedTuple):
-    """One span."""
+    """A span with normalized fields."""
 
     id: str
     parent_id: str
@@ -80,54 +82,54 @@ class OtelSpan(NamedTuple):
     end: datetime | None
     is_failed: bool
     status_message: str
-    """What is said of its end."""
+    """Description of the status, such as an error."""
     attributes: dict[str, Any]
     events: tuple[SpanEvent, ...]
     resource: dict[str, Any]
     number: int
-    """Its number in the file."""
+    """Number in the file."""
     line: int
-    """The line it stands in; in a document, its number."""
+    """Line in the file, or the number in a document."""
 
     @property
     def key(self) -> str:
-        """What it is known by in a file of several traces."""
+        """Key that is unique across the traces of a file."""
         return f"{self.trace_id} {self.id}"
 
 
 class SpanTree(NamedTuple):
-    """The spans of a file, and what stands around each."""
+    """The spans of a file, indexed for lookups of ancestors."""
 
     spans: list[OtelSpan]
     by_key: dict[str, OtelSpan]
 
     def iter_ancestors(self, span: OtelSpan) -> Iterator[OtelSpan]:
-        """The spans around a span, from the inside out."""
-        at = self.by_key.get(f"{span.trace_id} {span.parent_id}")
+        """Yield the ancestors of a span, the innermost first."""
+        ancestor = self.by_key.get(f"{span.trace_id} {span.parent_id}")
         for _ in range(MAX_SPAN_DEPTH):
-            if at is None or at is span:
+            if ancestor is None or ancestor is span:
                 return
-            yield at
-            at = self.by_key.get(f"{at.trace_id} {at.parent_id}")
+            yield ancestor
+            ancestor = self.by_key.get(f"{ancestor.trace_id} {ancestor.parent_id}")
 
     def enclosing_agents(self, span: OtelSpan) -> list[OtelSpan]:
-        """The agents that a span is in, or is, from the inside out."""
-        return [one for one in (span, *self.iter_ancestors(span)) if one.kind == "agent"]
+        """Return the agent spans that contain a span, the innermost first; an agent contains itself."""
+        return [agent for agent in (span, *self.iter_ancestors(span)) if agent.kind == "agent"]
 
 
 def read_spans(source: SourceFile) -> SpanTree:
-    """All spans of a file, by the time they started."""
+    """Read all spans of a file, sorted by start time."""
     spans: list[OtelSpan] = []
     logs: dict[str, list[SpanEvent]] = {}
     for line, value in _read_values(source):
-        for wire, resource in iter_raw_spans(value):
+        for wire, resource in _iter_raw_spans(value):
             try:
-                if is_raw_span(wire):
+                if _is_raw_span(wire):
                     spans.append(_parse_span(wire, resource, len(spans) + 1, line))
                 elif span_id := _first_text(wire, ("spanId", "span_id")):
                     logs.setdefault(f"{_first_text(wire, _TRACE_KEYS)} {span_id}", []).append(_parse_event(wire))
             except RecursionError:
-                source.report("a span is nested too deep to follow", "skipped", line)
+                source.report("a span is nested too deeply", "skipped", line)
     spans = [span._replace(events=(*span.events, *logs.get(span.key, ()))) for span in spans]
     first = min((span.start for span in spans if span.start), default=None)
     if first:
@@ -138,11 +140,10 @@ def read_spans(source: SourceFile) -> SpanTree:
 def _read_values(source: SourceFile) -> Iterator[tuple[int, Any]]:
     if source.document is not None:
         yield 0, source.read_document()
-        return
-    if any(True for _ in source.head):
+    elif any(True for _ in source.head):
         yield from ((line, value) for line, _, value in source.records(_JSON_DECODER))
-        return
-    yield from ((0, value) for value in _read_concatenated_json(source))
+    else:
+        yield from ((0, value) for value in _read_concatenated_json(source))
 
 
 _OBJECT_START = re.compile(r"^(?=\{)", re.MULTILINE)
@@ -151,30 +152,29 @@ _LENIENT_DECODER = json.JSONDecoder(strict=False)
 
 
 def _read_concatenated_json(source: SourceFile) -> Iterator[Any]:
-    """Objects that follow each other over many lines, as the console exporter prints them between what others print."""
-    others = 0
+    """Yield objects that span many lines, as the console exporter prints them, with other output in between."""
+    skipped = 0
     for piece in _OBJECT_START.split(_decode_lines(line for _, line in source.lines())):
-        place = 0
-        while found := _OPENING_BRACE.match(piece, place):
+        end = 0
+        while match := _OPENING_BRACE.match(piece, end):
             try:
-                value, place = _LENIENT_DECODER.raw_decode(piece, found.end() - 1)
+                value, end = _LENIENT_DECODER.raw_decode(piece, match.end() - 1)
             except (ValueError, RecursionError):
                 break
             yield value
-        others += bool(piece[place:].strip())
-    if others:
-        source.report(f"{others} pieces of the file are no JSON", "skipped")
+        skipped += bool(piece[end:].strip())
+    if skipped:
+        source.report(f"{skipped} pieces of the file are not JSON", "skipped")
 
 
-def peek_printed_json(source: SourceFile) -> list[Any]:
-    """The first value of a file of values over many lines; none where it is none."""
+def _peek_printed_json(source: SourceFile) -> list[Any]:
+    """Return the first value of a file with concatenated JSON objects, or an empty list."""
     lines = (line for _, line in SourceFile(source.path, source.limits).lines())
-    first = _decode_lines([next(lines, b"")]).strip()
-    if first != "{":
+    if _decode_lines([next(lines, b"")]).strip() != "{":
         return []
-    written = _decode_lines([b"{", *(line for _, line in zip(range(MAX_PROBED_LINES), lines, strict=False))])
+    text = _decode_lines([b"{", *islice(lines, MAX_PROBED_LINES)])
     try:
-        return [_LENIENT_DECODER.raw_decode(written)[0]]
+        return [_LENIENT_DECODER.raw_decode(text)[0]]
     except (ValueError, RecursionError):
         return []
 
@@ -183,129 +183,126 @@ def _decode_lines(lines: Iterable[bytes]) -> str:
     return b"\n".join(lines).decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The spans and log records in a value, each with what is told of the program they come from."""
-    waiting: list[tuple[Any, dict[str, Any]]] = [(value, {})]
-    while waiting:
-        found, resource = waiting.pop()
-        if isinstance(found, list):
-            waiting += [(item, resource) for item in reversed(found) if isinstance(item, dict)]
+def _iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the spans and log records in a value, each with the attributes of its resource."""
+    pending: list[tuple[Any, dict[str, Any]]] = [(value, {})]
+    while pending:
+        item, resource = pending.pop()
+        if isinstance(item, list):
+            pending += [(child, resource) for child in reversed(item) if isinstance(child, dict)]
+        if not isinstance(item, dict):
             continue
-        if not isinstance(found, dict):
-            continue
-        told = value_at(found, "resource", "attributes")
-        resource = {**resource, **_flatten_attributes(told)} if told else resource
-        if session := text_at(found, "sessionId"):
+        if attributes := value_at(item, "resource", "attributes"):
+            resource = {**resource, **_flatten_attributes(attributes)}
+        if session := text_at(item, "sessionId"):
             resource = {**resource, "session.id": session}
-        if is_raw_span(found) or "body" in found:
-            yield found, resource
-        waiting += [(found[key], resource) for key in reversed(_CONTAINER_KEYS) if isinstance(found.get(key), list)]
+        if _is_raw_span(item) or "body" in item:
+            yield item, resource
+        pending += [(item[key], resource) for key in reversed(_CONTAINER_KEYS) if isinstance(item.get(key), list)]
 
 
-def is_raw_span(wire: Mapping[str, Any]) -> bool:
-    """Whether an object is a span: it has an id, belongs to a trace, and tells something of a time."""
-    inner = dict_at(wire, "context")
-    named = bool(_first_text(wire, _ID_KEYS) or first_text(inner, "span_id", "spanId"))
-    placed = bool(_first_text(wire, _TRACE_KEYS) or first_text(inner, "trace_id", "traceId"))
-    return named and placed and any(key in wire for key in _START_KEYS) and "body" not in wire
+def _is_raw_span(wire: Mapping[str, Any]) -> bool:
+    """Return True for a span: an object with an ID, a trace and a start time."""
+    context = dict_at(wire, "context")
+    has_id = bool(_first_text(wire, _ID_KEYS) or first_text(context, "span_id", "spanId"))
+    has_trace = bool(_first_text(wire, _TRACE_KEYS) or first_text(context, "trace_id", "traceId"))
+    return has_id and has_trace and any(key in wire for key in _START_KEYS) and "body" not in wire
 
 
 def _first_text(wire: Mapping[str, Any], keys: tuple[str, ...]) -> str:
-    return next((found.removeprefix("0x") for key in keys if (found := text_at(wire, key))), "")
+    return next((text.removeprefix("0x") for key in keys if (text := text_at(wire, key))), "")
 
 
-def _parse_span(wire: dict[str, Any], resource: dict[str, Any], place: int, line: int) -> OtelSpan:
-    inner = dict_at(wire, "context")
+def _parse_span(wire: dict[str, Any], resource: dict[str, Any], number: int, line: int) -> OtelSpan:
+    context = dict_at(wire, "context")
     attributes = _merge_attributes(wire)
     start = next(filter(None, (parse_span_time(wire.get(key)) for key in _START_KEYS)), None)
     end = next(filter(None, (parse_span_time(wire.get(key)) for key in _END_KEYS)), None)
     status = wire.get("status") if isinstance(wire.get("status"), dict) else {}
     codes = (wire.get("status_code"), value_at(status, "code"), value_at(status, "status_code"), wire.get("level"))
     code = str(next(filter(None, codes), ""))
-    told = text_at(wire, "status_message") or first_text(status, "message", "description")
+    message = text_at(wire, "status_message") or first_text(status, "message", "description")
     return OtelSpan(
-        _first_text(wire, _ID_KEYS) or _first_text(inner, ("span_id", "spanId")),
+        _first_text(wire, _ID_KEYS) or _first_text(context, ("span_id", "spanId")),
         _first_text(wire, _PARENT_KEYS) or _first_text(dict_at(wire, "parentSpanContext"), ("spanId",)),
-        _first_text(wire, _TRACE_KEYS) or _first_text(inner, ("trace_id", "traceId")),
+        _first_text(wire, _TRACE_KEYS) or _first_text(context, ("trace_id", "traceId")),
         first_text(wire, "span_name", "name"),
         _infer_kind(wire, attributes),
         start,
         end or _end_from_duration(start, wire.get("duration")),
         code.upper().rpartition("_")[2] in ("ERROR", "2"),
-        told or text_at(wire, "statusMessage"),
+        message or text_at(wire, "statusMessage"),
         attributes,
         tuple(_parse_event(event) for event in list_at(wire, "events") if isinstance(event, dict)),
         resource,
-        place,
-        line or place,
+        number,
+        line or number,
     )
 
 
 def _infer_kind(wire: dict[str, Any], attributes: dict[str, Any]) -> SpanKind:
-    words = ((text_at(attributes, key) or text_at(wire, key)).lower() for key in _KIND_KEYS)
-    named = (_KINDS_BY_WORD[word] for word in words if word in _KINDS_BY_WORD)
-    signs = (
-        kind for sign, kind in _KINDS_BY_ATTRIBUTE_PREFIX.items() if any(key.startswith(sign) for key in attributes)
-    )
-    return next(chain(named, signs), "")
+    names = ((text_at(attributes, key) or text_at(wire, key)).lower() for key in _KIND_KEYS)
+    by_name = (_KINDS_BY_WORD[name] for name in names if name in _KINDS_BY_WORD)
+    prefixes = _KINDS_BY_ATTRIBUTE_PREFIX.items()
+    by_prefix = (kind for prefix, kind in prefixes if any(key.startswith(prefix) for key in attributes))
+    return next(chain(by_name, by_prefix), "")
 
 
 # Attributes
 
 
 def _merge_attributes(wire: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for key in _ATTRIBUTE_KEYS:
-        found |= _flatten_attributes(wire.get(key))
-    found |= {key.removeprefix("attributes."): value for key, value in wire.items() if key.startswith("attributes.")}
-    if "traceId" in wire and "input" in wire:  # Langfuse has no attributes of its own
-        told = {"input": "input.value", "output": "output.value", "model": "gen_ai.request.model"}
-        found |= {name: wire[key] for key, name in told.items() if wire.get(key) is not None}
+        merged |= _flatten_attributes(wire.get(key))
+    merged |= {key.removeprefix("attributes."): value for key, value in wire.items() if key.startswith("attributes.")}
+    if "traceId" in wire and "input" in wire:  # Langfuse uses fields of the span itself
+        names = {"input": "input.value", "output": "output.value", "model": "gen_ai.request.model"}
+        merged |= {name: wire[key] for key, name in names.items() if wire.get(key) is not None}
         usage = dict_at(wire, "usageDetails") or dict_at(wire, "usage")
-        found |= {f"gen_ai.usage.{key}_tokens": value for key, value in usage.items()}
-    return found
+        merged |= {f"gen_ai.usage.{key}_tokens": value for key, value in usage.items()}
+    return merged
 
 
 def _flatten_attributes(value: Any) -> dict[str, Any]:
-    """Attributes under dotted names, be they a list of keys and values, nested objects, or such names already."""
+    """Flatten attributes (key-value lists, nested objects or flat objects) to dotted names."""
     if isinstance(value, list):
-        return {
-            text_at(entry, "key"): _decode_otlp_value(entry.get("value")) for entry in value if isinstance(entry, dict)
-        }
-    found: dict[str, Any] = {}
-    waiting = [("", as_dict(value))]
-    while waiting:
-        prefix, inner = waiting.pop()
-        for key, one in inner.items():
-            if isinstance(one, dict) and one:
-                waiting.append((f"{prefix}{key}.", one))
+        entries = (entry for entry in value if isinstance(entry, dict))
+        return {text_at(entry, "key"): _decode_otlp_value(entry.get("value")) for entry in entries}
+    flat: dict[str, Any] = {}
+    pending = [("", as_dict(value))]
+    while pending:
+        prefix, fields = pending.pop()
+        for key, field in fields.items():
+            if isinstance(field, dict) and field:
+                pending.append((f"{prefix}{key}.", field))
             else:
-                found[f"{prefix}{key}"] = one
-    return found
+                flat[f"{prefix}{key}"] = field
+    return flat
 
 
 def _decode_otlp_value(value: Any) -> Any:
-    """A value of OTLP: an object whose one field names its type."""
+    """Decode an OTLP value: an object with one key, which names the type."""
     if not isinstance(value, dict) or len(value) != 1:
         return None if value == {} else value
-    [(kind, found)] = value.items()
+    [(kind, content)] = value.items()
     match kind.replace("_", "").lower():
         case "stringvalue" | "boolvalue" | "doublevalue" | "bytesvalue":
-            return found
+            return content
         case "intvalue":
-            return int(found) if isinstance(found, str) and found.lstrip("-").isdigit() and len(found) < 20 else found
+            is_text = isinstance(content, str) and content.lstrip("-").isdigit() and len(content) < 20
+            return int(content) if is_text else content
         case "arrayvalue":
-            return [_decode_otlp_value(item) for item in list_at(found, "values")]
+            return [_decode_otlp_value(item) for item in list_at(content, "values")]
         case "kvlistvalue":
-            return _flatten_attributes(list_at(found, "values"))
+            return _flatten_attributes(list_at(content, "values"))
         case _:
             return value
 
 
 def _parse_event(wire: dict[str, Any]) -> SpanEvent:
-    """An event of a span, or a log record that belongs to one: what its body says stands beside its attributes."""
-    told = wire.get("attributes") or wire.get("Attributes") or wire.get("log_attributes")
-    attributes = _flatten_attributes(told)
+    """Parse an event of a span or a log record; fields of a log record's body become attributes."""
+    attributes = _flatten_attributes(wire.get("attributes") or wire.get("Attributes") or wire.get("log_attributes"))
     body = _decode_otlp_value(wire.get("body"))
     name = first_text(wire, "name", "Name", "eventName")
     return SpanEvent(name or text_at(attributes, "event.name"), attributes | as_dict(body))
@@ -315,7 +312,7 @@ def _parse_event(wire: dict[str, Any]) -> SpanEvent:
 
 
 def parse_span_time(value: Any) -> datetime | None:
-    """A time as spans have it: as text, in nanoseconds since 1970, or in seconds and nanoseconds."""
+    """Parse a time as text, nanoseconds or microseconds since 1970, or a pair of seconds and nanoseconds."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 25:
         value = int(value)
     match value:
@@ -331,13 +328,47 @@ def parse_span_time(value: Any) -> datetime | None:
 _ISO_DURATION = re.compile(r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:([\d.]{1,20})S)?")
 
 
-def _end_from_duration(start: datetime | None, lasted: Any) -> datetime | None:
-    """When a span ended that says how long it lasted: `PT1M4.5S`."""
-    found = _ISO_DURATION.fullmatch(as_text(lasted))
-    if not start or not found:
+def _end_from_duration(start: datetime | None, duration: Any) -> datetime | None:
+    """Compute the end of a span from its ISO duration, such as `PT1M4.5S`."""
+    match = _ISO_DURATION.fullmatch(as_text(duration))
+    if not start or not match:
         return None
     try:
-        hours, minutes, seconds = (float(part or 0) for part in found.groups())
+        hours, minutes, seconds = (float(part or 0) for part in match.groups())
         return start + timedelta(hours=hours, minutes=minutes, seconds=seconds)
     except (ValueError, OverflowError):
         return None
+
+
+# Detection
+
+
+def sniff_spans(source: SourceFile) -> int:
+    """Match spans; score higher if they use a vocabulary of model calls, or are an OTLP export."""
+    document = source.document
+    values = [document] if document is not None else [value for value in source.head if isinstance(value, dict)]
+    values = values or ([] if source.is_database else _peek_printed_json(source))
+    has_spans = False
+    for value in values:
+        for number, (wire, _) in enumerate(_iter_raw_spans(value)):
+            if _is_raw_span(wire):
+                has_spans = True
+                if any(name.startswith(_ATTRIBUTE_PREFIXES) for name in _attribute_names(wire)):
+                    return 3
+            if number > MAX_SNIFFED_SPANS:
+                break
+    is_export = any(key in as_dict(value) for value in values for key in ("resourceSpans", "resource_spans"))
+    return (2 if is_export else 0) if has_spans else 0
+
+
+def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of a span's attributes."""
+    for key in _ATTRIBUTE_KEYS:
+        attributes = wire.get(key)
+        if isinstance(attributes, list):
+            yield from (text_at(entry, "key") for entry in attributes if isinstance(entry, dict))
+        elif isinstance(attributes, dict):
+            yield from (f"{name}." for name in attributes)
+    yield from (key.removeprefix("attributes.") for key in wire if key.startswith("attributes."))
+    if text_at(wire, "type") in ("GENERATION", "AGENT", "TOOL") and "traceId" in wire:
+        yield "langfuse.observation"

@@ -1,1 +1,1 @@
-"""The transcript format of SWE-agent."""
+"""Transcript format of SWE-agent."""

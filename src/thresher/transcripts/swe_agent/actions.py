@@ -1,8 +1,7 @@
-"""SWE-agent's commands as calls: what a model wrote as text becomes a tool's name and its arguments.
+"""Parse SWE-agent's commands, which a model writes as text, to a tool name and arguments.
 
-SWE-agent gives its model a shell with a few commands of its own, which open, page through, search and edit files. They
-change the file that is open, so an edit names none: it is told here. Whatever is no single one of these commands is
-the shell's.
+SWE-agent's shell has a few commands of its own to open, scroll, search and edit files. An edit changes the open file
+without naming it, so the reader passes it in. Any other text is a shell command.
 """
 
 import re
@@ -22,12 +21,12 @@ COMMAND_PARAMETERS: dict[str, tuple[str, ...]] = {
     "find_file": ("file_name", "dir"),
     "submit": (),
 }
-"""The commands that take words, and what these are called."""
+"""Parameter names of the commands with positional arguments."""
 SHELL = "bash"
 MAX_COMMAND_CHARS = 50_000
-"""Characters of a command that is taken apart; a longer one is left to the shell."""
+"""Maximum length of a command to parse. A longer one is a shell command."""
 EXIT_COMMAND = re.compile(r"exit_\w+")
-"""What stands for a command when the harness ends a run, or the model gives up."""
+"""Command that the harness or the model ends a run with."""
 _OPERATORS = frozenset(("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1"))
 _LINE_RANGE = re.compile(r"\s*(\d{1,9}):(\d{1,9})(?!\S)")
 _END_OF_EDIT = re.compile(r"(?:\A|\n)end_of_edit\s*\Z")
@@ -49,28 +48,28 @@ _REFUSED_BY_TOOL = re.compile(f"{_OBSERVATION_PREFIX}(?:{_HARNESS_REFUSALS}|{_TO
 
 
 def parse_swe_agent_command(action: str, open_file: str) -> tuple[str, dict[str, Any]]:
-    """The tool that a command calls, and its arguments; `open_file` is the one it finds open."""
+    """Return the tool and the arguments of a command, which may edit `open_file`."""
     command = action.strip()
     name = command.split(None, 1)[0] if command else ""
-    found: dict[str, Any] | None = None
+    arguments: dict[str, Any] | None = None
     if name == "edit":
-        found = _parse_edit(command[len(name) :], open_file)
+        arguments = _parse_edit(command[len(name) :], open_file)
     elif name == "str_replace_editor":
-        found = _parse_str_replace_editor(_split_words(command))
+        arguments = _parse_str_replace_editor(_split_words(command))
     elif name in COMMAND_PARAMETERS:
-        found = _parse_named_command(name, _split_words(command), open_file)
+        arguments = _parse_named_command(name, _split_words(command), open_file)
     elif EXIT_COMMAND.fullmatch(command):
-        found = {}
-    return (SHELL, {"command": action}) if found is None else (name, found)
+        arguments = {}
+    return (SHELL, {"command": action}) if arguments is None else (name, arguments)
 
 
 def is_refused_observation(name: str, observation: str) -> bool:
-    """Whether the harness, or a command of its own, says that nothing was done."""
+    """Return whether the harness or one of its commands refused the action."""
     return bool((_REFUSED_BY_HARNESS if name in (SHELL, "") else _REFUSED_BY_TOOL).match(observation))
 
 
 def _split_words(command: str) -> list[str] | None:
-    """The words of one plain command; None where it is more than that."""
+    """Split one command into words; return None if the text has shell operators or is not valid."""
     try:
         words = shlex.split(command) if len(command) < MAX_COMMAND_CHARS else []
     except ValueError:
@@ -87,13 +86,13 @@ def _parse_named_command(name: str, words: list[str] | None, open_file: str) -> 
         if not _NUMBER.fullmatch(given[key]):
             return None
         given[key] = int(given[key])
-    if name == "open" and "path" in given:  # a window of the file is shown, never the whole of it
+    if name == "open" and "path" in given:  # the command shows only a window of the file
         given.setdefault("line_number", 1)
     return {"path": open_file, **given} if name == "insert" and open_file else given
 
 
 def _parse_edit(rest: str, open_file: str) -> dict[str, Any]:
-    """`edit 1:5` with the new lines below it, `edit` between cursors, or (since 1.0) a text and what replaces it."""
+    """Parse `edit 1:5` or `edit` (between cursors) and the new lines below, or `edit search replace` (since 1.0)."""
     given: dict[str, Any] = {"path": open_file} if open_file else {}
     first, _, text = rest.partition("\n")
     lines = _LINE_RANGE.search(first)

@@ -1,19 +1,20 @@
-"""SWE-agent: one JSON document a run (`.traj`), the conversation under `history`, each step under `trajectory`.
+"""SWE-agent: one JSON document per run (`.traj`), with the conversation under `history`, each step under `trajectory`.
 
-A model that has no tools writes its command as text: a thought and an action, which become words and a call; what the
-user's role says next is the result. Later versions keep the tool calls of the API beside them. Demonstrations stand at
-the start of the history as the model saw them: they are the harness's.
+A model without tools writes its command as text: a thought and an action. The reader converts them to text and a call;
+the next user message is the result. Later versions also record the API's tool calls. Demonstrations at the start of the
+history have the harness as their author.
 
-A step that the model was asked to do again is in the trajectory alone, since the history forgets it; so it was taken
-back. An agent that tries several times keeps all its attempts, and the history of the one that was chosen.
+A step that the model had to retry is only in the trajectory, so it becomes a rewound branch. An agent with several
+attempts records all of them, and the history of the chosen one.
 
-A document has no lines: a message's place is its number in the history, or that of its step where it was taken back.
-Tokens are told for the whole run only.
+The line of a message is its number in the history, or that of its step in a branch, since a document has no lines. Only
+the whole run has a token count.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -25,16 +26,16 @@ from thresher.model import AbandonedBranch, Author, History, Message, Session
 from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.parts import Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.transcripts.base import MAX_TITLE_CHARS, TranscriptFormat, make_session, title_from_prompt
-from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
-from thresher.transcripts.content import json_text, text_parts
+from thresher.transcripts.coerce import as_dict, first_text, list_at, text_at, value_at
+from thresher.transcripts.content import json_text, parse_thinking_blocks, text_parts
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.swe_agent.actions import EXIT_COMMAND, is_refused_observation, parse_swe_agent_command
 
 NAME = "swe-agent"
 NON_MODEL_NAMES = frozenset(("replay", "human", "human_thought", "instant_empty_submit"))
-"""What stands in a model's place when a person, or an old run, plays it."""
+"""Model names of runs in which a person or an old run takes the part of the model."""
 MAX_RETRIED_STEPS = 20
-"""How many steps in a row may have been done again."""
+"""Maximum consecutive steps that were retried."""
 _OPEN_FILE = re.compile(r"^\(Open file: ([^\n]+)\)$", re.MULTILINE)
 _NO_OPEN_FILE = ("n/a", "")
 _HARNESS_EXIT = re.compile(r"Exit(?:ing)? due to ")
@@ -49,23 +50,27 @@ class SweAgentStep(NamedTuple):
 
     @property
     def state(self) -> dict[str, Any]:
-        """What was open and where, before the step or (since 1.0) after it; older versions wrote it as text."""
+        """Open file and working directory, before the step or (since 1.0) after it. Older versions have JSON text."""
         state = self.record.get("state")
         return load_json_object(state) if isinstance(state, str) else as_dict(state)
 
+    @property
+    def query(self) -> list[Any]:
+        """Messages of the model call; older versions call the field `messages`."""
+        return list_at(self.record, "query") or list_at(self.record, "messages")
+
     def matches_row(self, item: dict[str, Any], *keys: str) -> bool:
-        """Whether this is the step that a message of the history tells of, by its action or its thought, or both."""
+        """Return whether a message of the history has the same values for these keys."""
         return all(text_at(self.record, key) == text_at(item, key) for key in keys)
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """One run."""
+    """Read one run."""
     document = as_dict(source.read_document())
     attempts = [as_dict(attempt) for attempt in list_at(document, "attempts")]
     chosen, others = _select_attempt(document, attempts)
-    if not (_history_rows(chosen) or _trajectory_rows(chosen)):
+    if not (list_at(chosen, "history") or list_at(chosen, "trajectory")):
         raise ReadError(f"`{source.path}` holds no `history` and no `trajectory`; is it a SWE-agent run?")
-    info = dict_at(chosen, "info")
     reader = SweAgentReader(source, chosen)
     messages = reader.messages()
     branches = [*reader.branches]
@@ -73,6 +78,7 @@ def _read(source: SourceFile) -> list[Session]:
         other = SweAgentReader(source, attempt, prefix=f"attempt-{number}-")
         branches += [AbandonedBranch(History(tuple(other.messages()))), *other.branches]
     history = History(tuple(messages))
+    folders = (text_at(step.state, "working_dir") for step in reader.steps)
     return [
         make_session(
             NAME,
@@ -81,61 +87,53 @@ def _read(source: SourceFile) -> list[Session]:
             [history],
             branches=(branch for branch in branches if len(branch.history)),
             records=_count_records(chosen, attempts),
-            project=next((found for step in reader.steps if (found := text_at(step.state, "working_dir"))), ""),
+            project=next(filter(None, folders), ""),
             title=_make_title(history),
-            version=text_at(info, "swe_agent_version"),
+            version=text_at(chosen, "info", "swe_agent_version"),
         )
     ]
-
-
-def _history_rows(run: dict[str, Any]) -> list[Any]:
-    return list_at(run, "history")
-
-
-def _trajectory_rows(run: dict[str, Any]) -> list[Any]:
-    return list_at(run, "trajectory")
 
 
 def _select_attempt(
     document: dict[str, Any], attempts: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
-    """The attempt that counts, and the others by number: the last one counts until one is chosen."""
+    """Return the chosen attempt, by default the last, and the others by number."""
     best = value_at(document, "info", "best_attempt_idx")
-    told = bool(_history_rows(document) or _trajectory_rows(document))
-    last = best if type(best) is int and told else len(attempts) - 1
-    others = [(number, attempt) for number, attempt in enumerate(attempts) if number != last]
-    return (document if told or not attempts else attempts[-1]), others
+    has_rows = bool(list_at(document, "history") or list_at(document, "trajectory"))
+    chosen = best if type(best) is int and has_rows else len(attempts) - 1
+    others = [(number, attempt) for number, attempt in enumerate(attempts) if number != chosen]
+    return (document if has_rows or not attempts else attempts[-1]), others
 
 
 def _count_records(run: dict[str, Any], attempts: Sequence[Any]) -> dict[str, int]:
-    """Messages by role, demonstrations apart; steps and attempts."""
+    """Count messages by role, demonstrations, steps and attempts."""
     counts = Counter(
         "demonstration" if value_at(item, "is_demo") is True else text_at(item, "role") or "?"
-        for item in _history_rows(run)
+        for item in list_at(run, "history")
     )
-    counts.update({"step": len(_trajectory_rows(run)), "attempt": len(attempts)})
+    counts.update({"step": len(list_at(run, "trajectory")), "attempt": len(attempts)})
     return {kind: count for kind, count in counts.items() if count}
 
 
 def _make_title(history: History) -> str:
     prompts = [message.text for message in history if message.role == "user" and message.author == "human"]
-    found = _ISSUE_TITLE.search(prompts[0]) if prompts else None
-    return found[1].strip()[:MAX_TITLE_CHARS] if found else title_from_prompt([history])
+    match = _ISSUE_TITLE.search(prompts[0]) if prompts else None
+    return match[1].strip()[:MAX_TITLE_CHARS] if match else title_from_prompt([history])
 
 
 class SweAgentReader:
-    """Goes through a history once, with the steps beside it."""
+    """Converts a history to messages, and matches them with the steps of the trajectory."""
 
     def __init__(self, source: SourceFile, run: dict[str, Any], prefix: str = "") -> None:
-        """`prefix` goes before every id: that of an attempt that was not chosen."""
+        """`prefix` is a prefix of every id, for an attempt that was not chosen."""
         self.branches: list[AbandonedBranch] = []
-        self.steps = [SweAgentStep(as_dict(step), number) for number, step in enumerate(_trajectory_rows(run), 1)]
+        self.steps = [SweAgentStep(as_dict(step), number) for number, step in enumerate(list_at(run, "trajectory"), 1)]
         self._source = source
-        self._rows = _history_rows(run) or _history_from_steps(self.steps)
+        self._rows = list_at(run, "history") or _history_from_steps(self.steps)
         self._prefix = prefix
         self._model = _find_model(run)
         self._pending_calls: dict[str, ToolCall] = {}
-        """Calls of the last message that have no result yet, by the id they came with."""
+        """Calls of the last message without a result yet, by original id."""
         self._used_ids: set[str] = set()
         self._next_step = 0
         self._open_file = ""
@@ -144,27 +142,27 @@ class SweAgentReader:
         self._last_message_id = ""
 
     def messages(self) -> list[Message]:
-        """The conversation."""
-        found: list[Message] = []
+        """Return the messages of the conversation."""
+        messages: list[Message] = []
         for number, row in enumerate(self._rows, 1):
             try:
                 message = self._parse_message(as_dict(row), number)
             except RecursionError:
-                self._source.report("a message is nested too deep to follow", "skipped", number)
+                self._source.report("a message is nested too deeply", "skipped", number)
                 continue
             if not message.parts:
                 continue
-            place = self._source.at(number)
+            location = self._source.at(number)
             self._last_message_id = f"{self._prefix}{number}"
-            found.append(replace(message, id=self._last_message_id, source=place, carried=self._in_demo))
-        return found
+            messages.append(replace(message, id=self._last_message_id, source=location, carried=self._in_demo))
+        return messages
 
     def _parse_message(self, item: dict[str, Any], number: int) -> Message:
         content = parse_openai_chat_content(item.get("content"))
         if content is None:
             content = (Unknown(text_at(item, "role"), dump_json(item.get("content"))),)
         is_demo = item.get("is_demo") is True
-        if is_demo != self._in_demo:  # nothing answers the last call of a demonstration
+        if is_demo != self._in_demo:  # the last call of a demonstration has no result
             self._pending_calls, self._in_demo = {}, is_demo
         match item.get("role"):
             case "system":
@@ -176,7 +174,7 @@ class SweAgentReader:
             case "user" if not (is_demo or self._has_spoken):
                 return Message("user", content, author=infer_message_author("user", content))
             case _ if not item:
-                self._source.report("a message is no object", "skipped", number)
+                self._source.report("a message is not a JSON object", "skipped", number)
                 return Message("user")
             case _:
                 return Message("user", content, author="harness")
@@ -190,86 +188,84 @@ class SweAgentReader:
         author: Author = "harness" if is_demo or _is_harness_exit(item) else "model"
         thought = text_at(item, "thought").strip()
         action = text_at(item, "action")
-        words = (Text(thought),) if thought else () if action.strip() else content
+        text = text_parts(thought) or (() if action.strip() else content)
         calls = self._parse_calls(item, action, number)
         self._pending_calls = calls
         self._has_spoken = self._has_spoken or not is_demo
-        parts = (*_parse_thinking(item, step), *words, *calls.values())
+        parts = (*_parse_thinking(item, step), *text, *calls.values())
         return Message("assistant", parts, author=author, model=self._model if author == "model" else "")
 
     def _parse_calls(self, item: dict[str, Any], action: str, number: int) -> dict[str, ToolCall]:
-        """The calls by the ids they came with, each with one that no other has."""
-        found: dict[str, ToolCall] = {}
-        for place, wire in enumerate(map(as_dict, list_at(item, "tool_calls")), 1):
+        """Return calls with unique ids, by original id."""
+        calls: dict[str, ToolCall] = {}
+        for position, wire in enumerate(map(as_dict, list_at(item, "tool_calls")), 1):
             given, name = text_at(wire, "id"), text_at(wire, "function", "name")
-            said = value_at(wire, "function", "arguments")
-            arguments = json_text("" if said == "" else said or {})
-            key = given if given and given not in found else f"call-{number}-{place}"
-            found[key] = ToolCall(self._assign_id(given, f"call-{number}-{place}"), name, arguments)
-        if not found and action.strip():
-            name, named = parse_swe_agent_command(action, self._open_file)
-            found[""] = ToolCall(self._assign_id("", f"call-{number}"), name, dump_json(named))
-        return found
+            value = value_at(wire, "function", "arguments")
+            default = f"call-{number}-{position}"
+            key = given if given and given not in calls else default
+            calls[key] = ToolCall(self._assign_id(given, default), name, json_text("" if value == "" else value or {}))
+        if not calls and action.strip():
+            name, arguments = parse_swe_agent_command(action, self._open_file)
+            calls[""] = ToolCall(self._assign_id("", f"call-{number}"), name, dump_json(arguments))
+        return calls
 
-    def _assign_id(self, given: str, place: str) -> str:
-        name = f"{self._prefix}{place}" if not given or given in self._used_ids else given
-        self._used_ids.add(name)
-        return name
+    def _assign_id(self, given: str, default: str) -> str:
+        id_ = f"{self._prefix}{default}" if not given or given in self._used_ids else given
+        self._used_ids.add(id_)
+        return id_
 
     def _parse_result(self, item: dict[str, Any], content: tuple[ResultPart, ...], *, is_demo: bool) -> Message:
-        told = next((id_ for id_ in list_at(item, "tool_call_ids") if isinstance(id_, str)), "")
-        call = self._pending_calls.pop(told, None)
-        if call is None and self._pending_calls and not told:
+        given = next((id_ for id_ in list_at(item, "tool_call_ids") if isinstance(id_, str)), "")
+        call = self._pending_calls.pop(given, None)
+        if call is None and self._pending_calls and not given:
             call = self._pending_calls.pop(next(iter(self._pending_calls)))
-        words = "\n".join(part.text for part in content if isinstance(part, Text))
-        shown = _OPEN_FILE.findall(words)
-        if shown:
-            self._open_file = shown[-1] if shown[-1] not in _NO_OPEN_FILE else ""
-        name = call.name if call else ""
-        result = ToolResult(call.id if call else told, content, is_error=is_refused_observation(name, words), name=name)
+        text = "\n".join(part.text for part in content if isinstance(part, Text))
+        if open_files := _OPEN_FILE.findall(text):
+            self._open_file = open_files[-1] if open_files[-1] not in _NO_OPEN_FILE else ""
+        id_, name = (call.id, call.name) if call else (given, "")
+        result = ToolResult(id_, content, is_error=is_refused_observation(name, text), name=name)
         return Message("tool", (result,), author="harness" if is_demo else "tool")
 
     def _match_step(self, item: dict[str, Any]) -> SweAgentStep | None:
-        """The step that a message tells of; those passed over were done again."""
+        """Return the step that matches a message. The steps before it were retried and become branches."""
         ahead = range(self._next_step, min(self._next_step + MAX_RETRIED_STEPS, len(self.steps)))
-        found = next((n for n in ahead if self.steps[n].matches_row(item, "action", "thought")), None)
-        if found is None:  # demonstrations were reworded by hand
-            found = next((n for n in ahead[:1] if self.steps[n].matches_row(item, "action")), None)
-        if found is None:
+        exact = (n for n in ahead if self.steps[n].matches_row(item, "action", "thought"))
+        by_action = (n for n in ahead[:1] if self.steps[n].matches_row(item, "action"))  # thoughts may be hand-edited
+        match = next(chain(exact, by_action), None)
+        if match is None:
             return None
-        for n in range(self._next_step, found):
+        for n in range(self._next_step, match):
             self.branches.append(AbandonedBranch(History(tuple(self._build_retried_step(n))), self._last_message_id))
-        self._next_step = found + 1
-        return self.steps[found]
+        self._next_step = match + 1
+        return self.steps[match]
 
     def _build_retried_step(self, n: int) -> Iterator[Message]:
-        """A step that was refused: what the model said, and what it was told before it tried again."""
-        wire, place = self.steps[n].record, self._source.at(self.steps[n].number)
-        id_ = f"{self._prefix}step-{self.steps[n].number}"
+        """Yield the messages of a refused step: the model's answer, and the response before its next attempt."""
+        step, following = self.steps[n], self.steps[n + 1]
+        wire, location = step.record, self._source.at(step.number)
+        id_ = f"{self._prefix}step-{step.number}"
         thought, action = text_at(wire, "thought").strip(), text_at(wire, "action")
-        open_file = _find_open_file(self.steps[n].state) or self._open_file
-        name, named = parse_swe_agent_command(action, open_file) if action.strip() else ("", {})
-        call = ToolCall(f"{id_}-call", name, dump_json(named))
+        open_file = _find_open_file(step.state) or self._open_file
+        name, arguments = parse_swe_agent_command(action, open_file) if action.strip() else ("", {})
+        call = ToolCall(f"{id_}-call", name, dump_json(arguments))
         parts: tuple[Part, ...] = (*text_parts(thought), *((call,) if name else ()))
         if parts:
-            yield Message("assistant", parts, author="model", id=id_, model=self._model, source=place)
-        query = list_at(self.steps[n + 1].record, "query") or list_at(self.steps[n + 1].record, "messages")
-        asked = as_dict(query[-1]) if query else {}
-        told = text_at(wire, "observation") or (text_at(asked, "content") if asked.get("role") == "user" else "")
-        if told and name:
-            result = ToolResult(call.id, (Text(told),), is_error=True, name=name)
-            yield Message("tool", (result,), author="tool", id=f"{id_}-result", source=place)
-        elif told:
-            yield Message("user", (Text(told),), author="harness", id=f"{id_}-answer", source=place)
+            yield Message("assistant", parts, author="model", id=id_, model=self._model, source=location)
+        last = as_dict(next(reversed(following.query), None))
+        response = text_at(wire, "observation") or (text_at(last, "content") if last.get("role") == "user" else "")
+        if response and name:
+            result = ToolResult(call.id, (Text(response),), is_error=True, name=name)
+            yield Message("tool", (result,), author="tool", id=f"{id_}-result", source=location)
+        elif response:
+            yield Message("user", (Text(response),), author="harness", id=f"{id_}-answer", source=location)
 
 
 def _history_from_steps(steps: Sequence[SweAgentStep]) -> list[Any]:
-    """What a history would be, from a trajectory without one."""
-    first = list_at(steps[0].record, "query") or list_at(steps[0].record, "messages") if steps else []
-    rows: list[Any] = [item for item in first if isinstance(item, dict) and item.get("role")]
+    """Build the history of a trajectory without one."""
+    rows: list[Any] = [item for item in (steps[0].query if steps else []) if as_dict(item).get("role")]
     for step in steps:
-        said = {key: step.record.get(key) for key in ("thought", "action", "thinking_blocks")}
-        rows.append({"role": "assistant", "content": text_at(step.record, "response"), **said})
+        fields = {key: step.record.get(key) for key in ("thought", "action", "thinking_blocks")}
+        rows.append({"role": "assistant", "content": text_at(step.record, "response"), **fields})
         rows.append({"role": "user", "content": text_at(step.record, "observation")})
     return rows
 
@@ -280,16 +276,14 @@ def _find_open_file(state: dict[str, Any]) -> str:
 
 
 def _is_harness_exit(item: dict[str, Any]) -> bool:
-    """Whether the harness ended the run in the model's name."""
+    """Return whether the harness ended the run in a message of the model."""
     action, is_exit = text_at(item, "action").strip(), _HARNESS_EXIT.match(first_text(item, "thought", "content"))
     return bool(is_exit and not item.get("tool_calls") and (not action or EXIT_COMMAND.fullmatch(action)))
 
 
 def _parse_thinking(item: dict[str, Any], step: SweAgentStep | None) -> list[Thinking]:
-    blocks = map(as_dict, list_at(item, "thinking_blocks"))
-    found = [Thinking(text_at(b, "thinking"), first_text(b, "signature", "data")) for b in blocks]
-    told = text_at(step.record, "reasoning_content") if step else ""
-    return [one for one in found if one.text or one.signature] or ([Thinking(told)] if told else [])
+    reasoning = text_at(step.record, "reasoning_content") if step else ""
+    return parse_thinking_blocks(item) or ([Thinking(reasoning)] if reasoning else [])
 
 
 def _find_model(run: dict[str, Any]) -> str:
@@ -300,15 +294,15 @@ def _find_model(run: dict[str, Any]) -> str:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Steps with an action and an observation, or a history whose agent has thoughts and actions."""
+    """Match steps with an action and an observation, or a history with thoughts and actions."""
     document = source.document
     if not isinstance(document, dict):
         return 0
-    runs = [document, *(one for one in list_at(document, "attempts")[:1] if isinstance(one, dict))]
-    steps = [step for run in runs for step in _trajectory_rows(run)[:3] if isinstance(step, dict)]
+    runs = [document, *map(as_dict, list_at(document, "attempts")[:1])]
+    steps = [as_dict(step) for run in runs for step in list_at(run, "trajectory")[:3]]
     if any({"action", "observation", "thought", "response"} <= step.keys() for step in steps):
         return 3
-    rows = [row for run in runs for row in map(as_dict, _history_rows(run)) if row.get("role") == "assistant"]
+    rows = [row for run in runs for row in map(as_dict, list_at(run, "history")) if row.get("role") == "assistant"]
     return 3 if any({"agent", "thought", "action"} <= row.keys() for row in rows) else 0
 
 
