@@ -82,10 +82,8 @@ def build_budget_error(closed: PlanDraft, budget: int) -> BudgetError:
     """Return an error with the smallest reachable size and the content that determines it."""
     sizes: dict[str, int] = {}
     for place, pin in closed.pins.items():
-        decision = closed.decisions.get(place)
-        weight = closed.part_weights[place.message][place.part] if decision is None else decision.weight
         name = PIN_DESCRIPTIONS[pin]
-        sizes[name] = sizes.get(name, 0) + weight
+        sizes[name] = sizes.get(name, 0) + closed.current_weight(place)
     sizes["tool definitions"] = closed.token_weights.tools(closed.history.tools) if closed.history.tools else 0
     sizes["other required parts"] = closed.tokens - sum(sizes.values())
     ranked = sorted(((size, name) for name, size in sizes.items() if size > 0), reverse=True)

@@ -204,12 +204,12 @@ def fit_with_plan(
 ) -> FitResult:
     """Fit a history; return it with its plan. Removed content is in the store."""
     parsed = history.history if isinstance(history, Session) else history
-    made, repaired = _plan_repaired(parsed, resolve_plan_setup(parsed, policy, options), dialect, store)
+    finished, repaired = _plan_repaired(parsed, resolve_plan_setup(parsed, policy, options), dialect, store)
     try:
-        store_removed_parts(repaired, made, store or default_content_store())
+        store_removed_parts(repaired, finished, store or default_content_store())
     except StoreError as error:
-        return _result_without_edits(repaired, made, error)
-    return FitResult(apply(repaired, structs.replace(made, repairs=())), made)
+        return _result_without_edits(repaired, finished, error)
+    return FitResult(apply(repaired, structs.replace(finished, repairs=())), finished)
 
 
 def _result_without_edits(history: History, made: Plan, error: StoreError) -> FitResult:

@@ -83,19 +83,10 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
 
 def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
     """Return the steps with which a window clears content that is rarely used again, by age in calls."""
+    summary = {"max_calls_per_summary": 20, "max_chars": 600, "include_agent_text": True, "max_identifiers": 200}
     return (
         ("superseded", {"edited": False}),
-        (
-            "batch-summary",
-            {
-                "older_than": 2 * age + 1,
-                "max_distance": 10**9,
-                "max_calls_per_summary": 20,
-                "max_chars": 600,
-                "include_agent_text": True,
-                "max_identifiers": 200,
-            },
-        ),
+        ("batch-summary", {"older_than": 2 * age + 1, "max_distance": 10**9, **summary}),
         ("decay", {"max_decay": age}),
         ("thinking", {"keep_last": age // 3}),
     )

@@ -48,7 +48,7 @@ def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: boo
 
 def _protect_signed_thinking(draft: PlanDraft, messages: range) -> None:
     """Withdraw edits before the last signed thinking of these messages: its signature covers everything before it."""
-    parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.message(i).parts))
+    parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.history[i].parts))
     last = max((place for place, part in parts if is_signed_thinking(part)), default=None)
     for place in sorted(draft.decisions.keys() - draft.held_places):
         if last is not None and place <= last and place in draft.decisions:
@@ -80,7 +80,7 @@ def _keep_steps_whole(draft: PlanDraft) -> None:
 
 
 def _keep_step_whole(draft: PlanDraft, index: int, is_open: bool) -> None:
-    parts = draft.message(index).parts
+    parts = draft.history[index].parts
     kept = [part for j, part in enumerate(parts) if isinstance(part, ToolCall) and _keeps_call(draft, Place(index, j))]
     for j, part in enumerate(parts) if kept else ():
         place = Place(index, j)
@@ -127,7 +127,7 @@ def _has_content_left(draft: PlanDraft, index: int) -> bool:
 
 
 def _has_item_id(draft: PlanDraft, index: int) -> bool:
-    message = draft.message(index) if index < len(draft.history) else Message("user")
+    message = draft.history[index] if index < len(draft.history) else Message("user")
     pockets = [message.pocket, *(part.pocket for part in message.parts)]
     return any(pocket is not None and '"id"' in pocket.fields for pocket in pockets)
 
@@ -136,10 +136,10 @@ def _keep_user_opening(draft: PlanDraft) -> None:
     """Replace the user's opening text by a placeholder if an assistant message would come first without it."""
     spoken = [i for i, message in enumerate(draft.history.messages) if message.role != "system"]
     opening = next((i for i in spoken if draft.has_parts_left(i)), None)
-    if opening is None or draft.message(opening).role == "user" or draft.message(spoken[0]).role != "user":
+    if opening is None or draft.history[opening].role == "user" or draft.history[spoken[0]].role != "user":
         return
-    users = [i for i in spoken if i < opening and draft.message(i).role == "user"]
-    places = [Place(i, j) for i in users for j in range(len(draft.message(i).parts))]
+    users = [i for i in spoken if i < opening and draft.history[i].role == "user"]
+    places = [Place(i, j) for i in users for j in range(len(draft.history[i].parts))]
     first = next((place for place in places if _has_content(draft.history.part(place))), None)
     if first is not None:
         _replace_opening(draft, first)
@@ -159,7 +159,7 @@ def _replace_opening(draft: PlanDraft, place: Place) -> None:
     weight = draft.token_weights.part(replaced)
     old = draft.decisions[place].edit
     draft.withdraw(place, OPENING_RULE)
-    is_smaller = weight < draft.part_weights[place.message][place.part]
+    is_smaller = weight < draft.original_weight(place)
     if is_smaller and not isinstance(old, Summarize) and not isinstance(part, Summary):
         edit = Replace(target, old.policy, old.why, over=old.over, text=text)
         draft.set_decision(place, PartDecision(edit, weight, replaced))
@@ -186,10 +186,10 @@ def _is_blank(message: Message) -> bool:
 
 def _has_speaking_neighbor(draft: PlanDraft, index: int) -> bool:
     """Return whether an adjacent message, which an API merges with this one, has content."""
-    is_assistant = draft.message(index).role == "assistant"
+    is_assistant = draft.history[index].role == "assistant"
     for step in (-1, 1):
         near = index + step
-        while 0 <= near < len(draft.history) and (draft.message(near).role == "assistant") == is_assistant:
+        while 0 <= near < len(draft.history) and (draft.history[near].role == "assistant") == is_assistant:
             rest = (part for _, part in draft.remaining_parts(near))
             if any(not is_blank_text(part) and not isinstance(part, Thinking) for part in rest):
                 return True
@@ -225,8 +225,8 @@ def collect_edits(draft: PlanDraft) -> Iterator[Edit]:
             places = [draft.history.places[target] for target in edit.targets]
         else:
             places = [place]
-        before = sum(draft.part_weights[one.message][one.part] for one in places)
-        after = sum(draft.decisions[one].weight for one in places)
+        before = sum(map(draft.original_weight, places))
+        after = sum(map(draft.current_weight, places))
         emptied = {one.message for one in places if not draft.has_parts_left(one.message)} - framed
         framed |= emptied
         frames = len(emptied) * draft.token_weights.message_overhead

@@ -25,7 +25,6 @@ from thresher.edits.truncate import clamp_elisions, merge_elisions
 from thresher.model import (
     History,
     Image,
-    Message,
     Occurrence,
     Part,
     Place,
@@ -231,7 +230,7 @@ class PlanDraft:
         if key not in known:
             known[key] = self.token_weights.part(part), part
         weight = known[key][0]
-        if weight >= self._current_weight(place):
+        if weight >= self.current_weight(place):
             return "saves no tokens"
         self._record_decision(place, edit, weight, part)
         return ""
@@ -245,7 +244,7 @@ class PlanDraft:
         id_ = short_id(compute_summary_id([self._exact_id(place) for place in members]))
         summary = Summary(format_summary(id_, label, edit.text))
         weight = self.token_weights.part(summary)
-        if weight >= sum(self._current_weight(place) for place in members):
+        if weight >= sum(self.current_weight(place) for place in members):
             return "saves no tokens"
         targets = tuple([self.history.occurrence(place) for place in members])
         accepted = structs.replace(edit, targets=targets, text=summary.text)
@@ -287,16 +286,18 @@ class PlanDraft:
             return self.history.occurrence(place).content
         return cached_exact_ids(self.history[place.message])[place.part]
 
-    def _original_weight(self, place: Place) -> int:
+    def original_weight(self, place: Place) -> int:
+        """Return the tokens of an original part."""
         return self.part_weights[place.message][place.part]
 
-    def _current_weight(self, place: Place) -> int:
+    def current_weight(self, place: Place) -> int:
+        """Return the tokens of a part after its edit, if any."""
         decision = self.decisions.get(place)
-        return self._original_weight(place) if decision is None else decision.weight
+        return self.original_weight(place) if decision is None else decision.weight
 
     def _record_decision(self, place: Place, edit: Edit, weight: int, part: Part | None) -> None:
         old = self.decisions.get(place)
-        self.tokens += weight - self._current_weight(place)
+        self.tokens += weight - self.current_weight(place)
         is_removed = part is None
         if is_removed != (old is not None and old.part is None):
             self._adjust_parts_left(place.message, -1 if is_removed else 1)
@@ -341,7 +342,7 @@ class PlanDraft:
     def _clear_decision(self, place: Place, *, wholly: bool) -> None:
         decision = self.decisions.pop(place)
         self.held_places.discard(place)
-        self.tokens += self._original_weight(place) - decision.weight
+        self.tokens += self.original_weight(place) - decision.weight
         if decision.part is None:
             self._adjust_parts_left(place.message, 1)
         before = self._resumed_decisions.pop(place, None) if wholly else self._resumed_decisions.get(place)
@@ -374,10 +375,6 @@ class PlanDraft:
     def edited_messages(self) -> set[int]:
         """Return the indexes of messages with an edit."""
         return {place.message for place in self.decisions}
-
-    def message(self, index: int) -> Message:
-        """Return an original message."""
-        return self.history[index]
 
 
 def is_signed_thinking(part: Part) -> bool:

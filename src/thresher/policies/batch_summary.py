@@ -243,11 +243,11 @@ def _find_boundaries(history: History, old: Sequence[_OldCall]) -> list[int]:
 
 def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple[type[Part], ...]) -> list[Place]:
     """Return the parts of these kinds in messages whose calls are all among the places."""
-    going = set(places)
+    members = set(places)
     found: list[Place] = []
     for index in {place.message for place in places}:
         parts = history[index].parts
-        if all(Place(index, j) in going for j, part in enumerate(parts) if isinstance(part, ToolCall)):
+        if all(Place(index, j) in members for j, part in enumerate(parts) if isinstance(part, ToolCall)):
             found += [Place(index, j) for j, part in enumerate(parts) if isinstance(part, kinds)]
     return found
 

@@ -48,14 +48,8 @@ MAX_REQUEST_CHARS, MAX_ANSWER_CHARS, MAX_FILES = 160, 120, 5
 """Maximum characters of a request and of an answer, and maximum files, in one line of a bridge."""
 MAX_TURNS_SUMMARY_CHARS = 2_000
 """Maximum characters of a summary of old turns."""
-_COMPLETION_TOOLS = (
-    "finish",
-    "submit",
-    "attempt_completion",
-    "complete_task",
-    "task_complete",
-    "report_agent_job_result",
-)
+_COMPLETION_TOOL_NAMES = "finish submit attempt_completion complete_task task_complete report_agent_job_result"
+_COMPLETION_TOOLS = tuple(_COMPLETION_TOOL_NAMES.split())
 _PLAN_TOOL = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
 
 
@@ -111,10 +105,10 @@ class SummarizeExchanges:
             safe |= find_file_dependencies(history, {i for n in kept for i in range(*spans[n].exchange)})
         safe |= find_pins(history).keys()
         for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
-            left = [] if is_kept else [spans[n] for n in run]
-            size = self.max_exchanges_per_summary or len(left) or 1
-            for start in range(0, len(left), size):
-                yield from self._summarize_exchanges(history, left[start : start + size], safe)
+            removed = [] if is_kept else [spans[n] for n in run]
+            size = self.max_exchanges_per_summary or len(removed) or 1
+            for start in range(0, len(removed), size):
+                yield from self._summarize_exchanges(history, removed[start : start + size], safe)
 
     def _must_split_turns(self, spans: Sequence[_ExchangeInfo], kept: set[int]) -> bool:
         """Return whether only turns of the current exchange can be removed: no exchange is, or was, removed."""
@@ -210,10 +204,10 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
     spans: list[_ExchangeInfo] = []
     for n, exchange in enumerate(_split_at_bridges(history)):
         parts = [(history[i].role, part) for i in range(*exchange) for part in history[i].parts]
-        tools = any(isinstance(part, ToolCall) for _, part in parts)
-        words = any(role == "assistant" and isinstance(part, Text) and part.text.strip() for role, part in parts)
-        bridged = any(_is_bridge(part) for _, part in parts)
-        spans.append(_ExchangeInfo(exchange, exchange.start if n else first, tools, words, bridged))
+        has_tools = any(isinstance(part, ToolCall) for _, part in parts)
+        has_text = any(role == "assistant" and isinstance(part, Text) and part.text.strip() for role, part in parts)
+        is_bridged = any(_is_bridge(part) for _, part in parts)
+        spans.append(_ExchangeInfo(exchange, exchange.start if n else first, has_tools, has_text, is_bridged))
     return spans
 
 
@@ -264,18 +258,18 @@ def _find_removable(history: History, messages: range, safe: set[Place]) -> Iter
     """Yield the removable parts: no summary, no `safe` part, no thinking of a call that stays."""
     for i in messages:
         parts = history[i].parts
-        thinks = any(Place(i, j) in safe for j, part in enumerate(parts) if isinstance(part, ToolCall))
+        keeps_call = any(Place(i, j) in safe for j, part in enumerate(parts) if isinstance(part, ToolCall))
         for j, part in enumerate(parts):
             place = Place(i, j)
             stays = isinstance(part, Summary | Unknown) or (isinstance(part, Text) and get_placeholder_id(part))
-            if not stays and place not in safe and not (thinks and isinstance(part, Thinking)):
+            if not stays and place not in safe and not (keeps_call and isinstance(part, Thinking)):
                 yield place
 
 
-def _find_adjacent_text(history: History, index: int, going: set[Place], safe: set[Place]) -> Iterator[Place]:
+def _find_adjacent_text(history: History, index: int, removed: set[Place], safe: set[Place]) -> Iterator[Place]:
     """Yield text and thinking of a message whose calls are all removed."""
     parts = history[index].parts
-    if any(isinstance(part, ToolCall) and Place(index, j) not in going for j, part in enumerate(parts)):
+    if any(isinstance(part, ToolCall) and Place(index, j) not in removed for j, part in enumerate(parts)):
         return
     for j, part in enumerate(parts):
         if isinstance(part, Text | Thinking) and not get_placeholder_id(part) and Place(index, j) not in safe:
@@ -312,18 +306,18 @@ def _is_plan(link: ToolUse) -> bool:
 # --- bridges -----------------------------------------------------------------------------------------------------
 
 
-def _describe_exchange(history: History, span: _ExchangeInfo, going: Sequence[Place]) -> str:
+def _describe_exchange(history: History, span: _ExchangeInfo, places: Sequence[Place]) -> str:
     """Describe an exchange in one line: request, actions, outcome."""
-    removed = set(going)
-    has_prompt = any(place.message == span.prompt for place in going)
-    asked = _quote_prompt(history, span.prompt) if span.prompt is not None and has_prompt else ""
+    removed = set(places)
+    has_prompt = any(place.message == span.prompt for place in places)
+    request = _quote_prompt(history, span.prompt) if span.prompt is not None and has_prompt else ""
     links = [link for link in _exchange_links(history, span.exchange) if link.chain.call in removed]
-    answer = next(_agent_texts(history, going), "")
+    answer = next(_agent_texts(history, places), "")
     calls = count_with_noun(len(links), "call") if links else ""
     facts = ", ".join(filter(None, (calls, _describe_edited_files(links))))
     end = f"ended: {_describe_ending(links[-1])}" if links else ""
     done = "; ".join(filter(None, (facts, end, f'said: "{answer}"' if answer else "")))
-    return f"{asked} → {done}" if asked and done else asked or done
+    return f"{request} → {done}" if request and done else request or done
 
 
 def _exchange_links(history: History, exchange: Exchange) -> Sequence[ToolUse]:
@@ -355,9 +349,9 @@ def _clip_answer(text: str) -> str:
     return clip(quote_opening(text), MAX_ANSWER_CHARS)
 
 
-def _agent_texts(history: History, going: Sequence[Place]) -> Iterator[str]:
+def _agent_texts(history: History, places: Sequence[Place]) -> Iterator[str]:
     """Yield the openings of the agent's texts, latest first."""
-    for place in reversed(going):
+    for place in reversed(places):
         part = history.part(place)
         if isinstance(part, Text) and history[place.message].role == "assistant":
             text = _clip_answer(part.text)

@@ -46,13 +46,12 @@ _TOKEN = re.compile(r"[\w.\-/\\]{4,300}")
 _NAME_MARK = re.compile(r"[a-z][A-Z]|[\w\-][./\\_][\w\-]")
 """Distinguishes a name from a word: an inner capital letter, dot, slash or underscore."""
 _JSON_KEY = re.compile(r'"\w{1,60}"\s*:')
-_STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "the and for with from that this into are was not but you your can will all any our its has have had they then"
-        " than when what which who how out use used let now one two also just get set please should would could does",
-    )
+_STOP_WORD_NAMES = (
+    "the and for with from that this into are was not but you your can will all any our its has have had they "
+    "then than when what which who how out use used let now one two also just get set please should would could "
+    "does"
 )
+_STOP_WORDS = frozenset(_STOP_WORD_NAMES.split())
 _CATEGORY_SCORES = {"question": 0.8, "plan": 0.75, "file_edit": 0.65, "subagent": 0.6, "execution": 0.45, "web": 0.4}
 _OPERATION_SCORES = {"read": 0.4, "list": 0.2, "search": 0.25}
 

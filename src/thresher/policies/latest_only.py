@@ -24,31 +24,19 @@ from thresher.policies.base import (
     is_tool_selected,
 )
 
-LIGHT_TOOLS = (
-    "ls",
-    "list",
-    "list_*",
-    "listdir",
-    "tree",
-    "*_tree",
-    "glob",
-    "glob_file_search",
-    "find",
-    "find_file",
-    "find_files",
-    "file_search",
-    "focus",
-    "unfocus",
-    "focus_dependencies",
+_LIGHT_TOOL_NAMES = (
+    "ls list list_* listdir tree *_tree glob glob_file_search find find_file find_files file_search focus unfocus "
+    "focus_dependencies"
 )
+LIGHT_TOOLS = tuple(_LIGHT_TOOL_NAMES.split())
 """Default tools; any other tool that lists a folder is included as well."""
 
-_WHOLE_PLAN_NAMES = (
-    "todowrite todoread todo_write todo_read write_todos update_todo_list manage_todo_list managetodolist todo",
-    "todo__todo_write todo__todo_read tasklist update_plan create_plan focus_chain task_tracker task_tracking",
-    "update_topic report_intent get_goal update_goal create_goal",
+_WHOLE_PLAN_TOOL_NAMES = (
+    "todowrite todoread todo_write todo_read write_todos update_todo_list manage_todo_list managetodolist todo "
+    "todo__todo_write todo__todo_read tasklist update_plan create_plan focus_chain task_tracker task_tracking "
+    "update_topic report_intent get_goal update_goal create_goal"
 )
-WHOLE_PLAN_TOOLS = frozenset(name for names in _WHOLE_PLAN_NAMES for name in names.split())
+WHOLE_PLAN_TOOLS = frozenset(_WHOLE_PLAN_TOOL_NAMES.split())
 """Plan tools whose call or result contains the whole plan."""
 
 OUTDATED_REASON = "not the latest result of its tool"

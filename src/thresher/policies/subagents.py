@@ -18,12 +18,10 @@ from thresher.model.tool_calls import ToolUse
 from thresher.policies.tools import is_failed_or_interrupted
 
 POLICY_NAME = "subagents"
-AGENT_OUTPUT_TOOLS = frozenset(
-    {
-        *("agentoutputtool", "taskoutput", "get_task_output", "job_output", "read_agent", "wait", "wait_agent"),
-        *("taskstop", "job_kill", "close_agent"),
-    }
+_AGENT_OUTPUT_TOOL_NAMES = (
+    "agentoutputtool taskoutput get_task_output job_output read_agent wait wait_agent taskstop job_kill close_agent"
 )
+AGENT_OUTPUT_TOOLS = frozenset(_AGENT_OUTPUT_TOOL_NAMES.split())
 """Tools that query or stop an agent by its id."""
 AGENT_INPUT_TOOLS = frozenset({"send_input", "resume_agent", "sendmessage", "send_message"})
 """Tools that send input to an agent by its id."""

@@ -60,9 +60,8 @@ class ExtractiveSummarizer:
         return fit_sections(heading, sections, limit)
 
     def _select_agent_quotes(self, material: "_SummaryMaterial") -> list[str]:
-        return select_quotes(material.agent_texts, most=self.quotations) or select_quotes(
-            material.thinking_texts, most=self.quotations // 4
-        )
+        quotes = select_quotes(material.agent_texts, limit=self.quotations)
+        return quotes or select_quotes(material.thinking_texts, limit=self.quotations // 4)
 
 
 extractive_summarizer = ExtractiveSummarizer()

@@ -45,7 +45,7 @@ def quote_opening(text: str) -> str:
     return clip(kept, MAX_QUOTE_CHARS)
 
 
-def select_quotes(texts: Iterable[str], *, most: int) -> list[str]:
+def select_quotes(texts: Iterable[str], *, limit: int) -> list[str]:
     """Return the sentences with the highest scores in their original order; later ones win ties."""
     found: dict[str, tuple[int, int]] = {}
     last = ""
@@ -57,7 +57,7 @@ def select_quotes(texts: Iterable[str], *, most: int) -> list[str]:
         last = quote_opening(text) or last
     if not found and last:
         return [last]
-    chosen = nlargest(most, found, key=lambda sentence: found[sentence])
+    chosen = nlargest(limit, found, key=lambda sentence: found[sentence])
     return sorted(chosen, key=lambda sentence: found[sentence][1])
 
 

@@ -171,7 +171,7 @@ def truncate_oversized_results(context: ReplanContext, target: int, limit: int) 
         place, result = link.chain.result, link.result
         if place is None or result is None or not link.chain.active:
             continue
-        weight = draft.part_weights[place.message][place.part]
+        weight = draft.original_weight(place)
         available = limit - min(draft.tokens - weight, target)
         text = part_text(result)
         if weight <= available:
