@@ -1,20 +1,20 @@
-"""A big pile of Claude Code sessions to search in, the same for the same seed.
+"""Generate a large corpus of Claude Code sessions, identical for the same seed.
 
-The shares are those of 109 real sessions: what a tool gave back is two thirds of the text, what was asked of it a
-sixth, and the rest is thinking, the agent's words and the human's. Lengths are log-normal with the medians of the
-real ones, sessions have a median of 100 messages and a tail up to 3,000. As in real files, one answer lies over
-several lines that share `message.id`, and a result is told twice: to the model, and in `toolUseResult`. A message is
-an answer, a prompt or a result: so there are fewer messages than lines.
+python benchmarks/search_corpus.py FOLDER --messages 1000000
 
-Words follow Zipf's law over 200,000 of them; the most frequent are those of English, so that lists of stop words
-meet what they expect. Drawing each word would take minutes. So half lines are drawn once, already escaped for JSON,
-and a text is made of left halves and right halves; every eighth line also gets a word from the whole vocabulary or a
-number that nothing else has. No two long texts are equal, and rare terms keep coming as the pile grows.
+The shares match 109 recorded sessions: tool output is two thirds of the text, tool input a sixth, and the rest is
+thinking and messages of model and human. Lengths are log-normal with the recorded medians; sessions have a median of
+100 messages and up to 3,000. As in recorded files, one answer spans several lines with the same `message.id`, and a
+result appears twice: for the model, and in `toolUseResult`. A message is an answer, a prompt or a result, so there
+are fewer messages than lines.
 
-Needles are pairs out of a few words that stand nowhere else. Each word is in several sessions and each pair in one
-message of one session: a search must see that both are there.
+Words follow Zipf's law over a vocabulary of 200,000; the most frequent ones are English, so that stop word lists
+apply. Drawing each word would take minutes. So half lines are drawn once, already escaped for JSON, and a text
+combines left and right halves; every eighth line also gets a word from the complete vocabulary or a unique number.
+No two long texts are equal, and rare terms continue to appear as the corpus grows.
 
-    python benchmarks/search_corpus.py FOLDER --messages 1000000
+Needles are pairs from a few words that occur nowhere else. Each word is in several sessions and each pair in one
+message of one session, so a search must match both.
 """
 
 import argparse
@@ -51,18 +51,18 @@ ENDS = ["", "b", "ck", "d", "g", "l", "lt", "m", "n", "nd", "nt", "p", "r", "rn"
 
 
 class Facts(NamedTuple):
-    """What was written; `text_bytes` is what is said, thought, asked of tools and given back, each once."""
+    """Size of the corpus; `text_bytes` counts each text once."""
 
     files: int
     messages: int
     text_bytes: int
     file_bytes: int
     needles: list[tuple[str, str]]
-    """Questions, each with the id of the one session that answers it."""
+    """Queries, each with the id of the only session that matches."""
 
 
 class Size(NamedTuple):
-    """A log-normal length, in characters."""
+    """Draw a log-normal length in characters."""
 
     median: int
     spread: float
@@ -73,7 +73,7 @@ class Size(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool, how often it is called, and what goes in and out."""
+    """A tool with its frequency and the lengths of its input and output."""
 
     name: str
     share: float
@@ -81,7 +81,7 @@ class Tool(NamedTuple):
     given: Size
     argument: str
     fixed: str
-    """The arguments that are short, as JSON, with a place for a path."""
+    """Short arguments as JSON, with a field for a path."""
 
 
 HUMAN = Size(96, 1.9)
@@ -100,7 +100,7 @@ TOOLS = (
 
 
 def made_words(chance: random.Random) -> Iterator[str]:
-    """Words that can be spoken and mean nothing, each once; two syllables first."""
+    """Yield unique pronounceable words, shortest first."""
     seen = set(ENGLISH)
     for number in count():
         syllables = 2 if number < 20_000 else 3
@@ -112,7 +112,7 @@ def made_words(chance: random.Random) -> Iterator[str]:
 
 
 class Words:
-    """The vocabulary, the most frequent first, and what is made of it."""
+    """The vocabulary, most frequent words first, with names derived from it."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -125,18 +125,18 @@ class Words:
         self.paths = [path(*five) for five in zip(*[iter(self.zipf(self.all, 50_000))] * 5, strict=True)]
 
     def zipf(self, items: list[str], number: int) -> list[str]:
-        """That many of the items, the first ones most often."""
+        """Draw items; the first ones are the most frequent."""
         return self.chance.choices(items, cum_weights=self.weights[: len(items)], k=number)
 
 
 def name(number: int, first: str, second: str, third: str) -> str:
-    """An identifier in one of the usual styles."""
+    """Return an identifier in one of the usual styles."""
     styles = (f"{first}_{second}", first + second.title(), f"{first}_{second}_{third}", first.title() + third.title())
     return styles[number % 4]
 
 
 def path(*words: str) -> str:
-    """A file, three folders deep."""
+    """Return a file path with three folders."""
     return f"src/{words[0]}/{words[1]}/{words[2]}_{words[3]}.{('py', 'ts', 'go', 'md')[len(words[4]) % 4]}"
 
 
@@ -144,7 +144,7 @@ def path(*words: str) -> str:
 
 
 class Pool:
-    """Halves of lines of one kind, as they stand inside a JSON string."""
+    """Halves of lines of one kind, escaped for a JSON string."""
 
     def __init__(self, words: Words, half: Callable[[Iterator[str], Iterator[str], Iterator[str]], str]) -> None:
         plain = iter(words.zipf(words.all, HALVES * 16))
@@ -156,7 +156,7 @@ class Pool:
         self.words, self.chance = words.all, words.chance
 
     def text(self, length: int) -> str:
-        """A text of about this length."""
+        """Return a text of about this length."""
         chance, lines = self.chance, round(length / self.line)
         if not lines:
             return chance.choice(self.left)
@@ -171,13 +171,13 @@ class Pool:
 
 
 def prose(plain: Iterator[str], names: Iterator[str], _paths: Iterator[str]) -> str:
-    """Half a line of what people and agents say."""
+    """Return half a line of conversation."""
     said = " ".join(islice(plain, 7))
     return f"{said} `{next(names)}`" if len(said) % 5 == 0 else said
 
 
 def source(plain: Iterator[str], names: Iterator[str], _paths: Iterator[str]) -> str:
-    """Half a line of a program."""
+    """Return half a line of code."""
     word = next(plain)
     match len(word) % 4:
         case 0:
@@ -191,7 +191,7 @@ def source(plain: Iterator[str], names: Iterator[str], _paths: Iterator[str]) ->
 
 
 def output(plain: Iterator[str], names: Iterator[str], paths: Iterator[str]) -> str:
-    """Half a line of what a command prints."""
+    """Return half a line of command output."""
     word = next(plain)
     match len(word) % 3:
         case 0:
@@ -203,7 +203,7 @@ def output(plain: Iterator[str], names: Iterator[str], paths: Iterator[str]) -> 
 
 
 class Texts(NamedTuple):
-    """All that a session is written from."""
+    """Vocabulary and line halves of a corpus."""
 
     words: Words
     prose: Pool
@@ -225,7 +225,7 @@ def uuid(chance: random.Random) -> str:
 
 
 class Plan(NamedTuple):
-    """A session before it is written: where, from when, how long, and the needle with the message it follows."""
+    """Plan of a session: folder, start, length, and the needle with the message it follows."""
 
     identity: str
     project: str
@@ -236,7 +236,7 @@ class Plan(NamedTuple):
 
 
 class Writer:
-    """One session's file in the making: a chain of lines."""
+    """A session file under construction, as a chain of lines."""
 
     def __init__(self, file: TextIO, texts: Texts, plan: Plan) -> None:
         self.file, self.texts, self.plan = file, texts, plan
@@ -250,7 +250,7 @@ class Writer:
         )
 
     def write(self) -> None:
-        """Prompts with their answers, until there are as many messages as planned."""
+        """Write prompts with their answers until the planned number of messages."""
         while self.messages < self.plan.messages - 1:
             self.prompt()
             answers = min(int(self.chance.expovariate(1 / ANSWERS_A_PROMPT)), (self.plan.messages - self.messages) // 2)
@@ -259,7 +259,7 @@ class Writer:
             self.answer(f'{{"type":"text","text":"{self.said(AGENT)}"}}', "end_turn")
 
     def row(self, fields: str, seconds: float) -> str:
-        """One line of the chain."""
+        """Return one line of the chain."""
         identity = uuid(self.chance)
         self.now += seconds
         stamp = datetime.fromtimestamp(self.now, UTC).isoformat(timespec="milliseconds")[:-6]
@@ -274,7 +274,7 @@ class Writer:
         return text
 
     def said(self, size: Size) -> str:
-        """What the human or the agent says; the first that comes after the needle's place carries it."""
+        """Return a human or model message; the first one after the needle's position contains the needle."""
         text = self.texts.prose.text(size.draw(self.chance))
         if self.needle and self.messages >= min(self.plan.place, self.plan.messages - 2):
             text, self.needle = f"{text} {self.needle}", ""
@@ -285,7 +285,7 @@ class Writer:
         self.messages += 1
 
     def step(self) -> None:
-        """The agent calls a tool, and gets a result."""
+        """Write a tool call and its result."""
         tool = self.chance.choices(TOOLS, weights=[tool.share for tool in TOOLS])[0]
         where = self.chance.choice(self.texts.words.paths)
         call = f"toolu_01{self.chance.getrandbits(120):030x}"
@@ -304,7 +304,7 @@ class Writer:
         self.messages += 1
 
     def answer(self, block: str, ends: str) -> str:
-        """One answer: sometimes a thought and some words go before its last block, each on a line of its own."""
+        """Write one answer; sometimes thinking and text precede its last block on separate lines."""
         blocks = [block]
         if ends == "tool_use" and self.chance.random() < 0.4:
             blocks.insert(0, f'{{"type":"text","text":"{self.said(AGENT)}"}}')
@@ -328,7 +328,7 @@ class Writer:
 
 
 def planned(words: Words, messages: int) -> list[Plan]:
-    """Sessions with that many messages in all; the needles lie in as many of them as there are pairs, or in all."""
+    """Plan sessions with this many messages in total, and assign one needle to as many as possible."""
     chance = words.chance
     projects = [f"{first}-{second}" for first, second in zip(words.all[300:][:PROJECTS], words.all[900:], strict=False)]
     plans: list[Plan] = []
@@ -345,7 +345,7 @@ def planned(words: Words, messages: int) -> list[Plan]:
 
 
 def write_session(folder: Path, texts: Texts, plan: Plan) -> tuple[int, int, int]:
-    """One file, as old as its last line. Gives its messages, and the bytes of its text and of the file."""
+    """Write one file with the time of its last line; return its messages and the sizes of its text and the file."""
     target = folder / f"-home-dev-{plan.project}" / f"{plan.identity}.jsonl"
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", encoding="ascii", buffering=1 << 20) as file:
@@ -356,7 +356,7 @@ def write_session(folder: Path, texts: Texts, plan: Plan) -> tuple[int, int, int
 
 
 def write_corpus(folder: Path, messages: int, seed: int = 0) -> Facts:
-    """Write about that many messages as `<folder>/<project>/<session>.jsonl`."""
+    """Write about this many messages as `<folder>/<project>/<session>.jsonl`."""
     texts = prepared(seed)
     plans = planned(texts.words, messages)
     written = text = size = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chats import chat, name, places, synced, talk
-from tantivy import Query
+from tantivy import Query, Searcher
 
 from thresher.memory.index.documents import DOCUMENT_VERSION, path_suffixes
 from thresher.memory.index.tantivy_index import TantivyIndex
@@ -117,21 +117,26 @@ def test_a_digest_is_found_alone_and_in_a_phrase(store: SessionStore, digits: in
     assert [one.at for one in CompiledQuery(phrase, index).best_matches(9)] == [0]
 
 
-def test_a_query_uses_one_searcher(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+class CountingIndex(TantivyIndex):
+    """An index that counts its searcher requests."""
+
+    requests = 0
+
+    @property
+    def searcher(self) -> Searcher:
+        self.requests += 1
+        return super().searcher
+
+
+def test_a_query_uses_one_searcher(store: SessionStore) -> None:
     """Another process may rewrite the index between two reads, and addresses of one searcher are invalid in another."""
     _recorded(store, _user("the first of some okapis"), _user("a second okapi, and a third"))
-    index = store.open_index()
-    assert index is not None
-    searcher, looks, every = index.searcher, list[str](), Query.all_query()
-
-    def look(_self: TantivyIndex) -> object:
-        looks.append("one")
-        return searcher
-
-    monkeypatch.setattr(TantivyIndex, "searcher", property(look))
-    assert len(index.search(every, 9)) == 3
-    assert len(index.search_messages(every, 9)[1]) == 3
-    assert looks == ["one", "one"]
+    index = SessionStore(store.folder, index_type=CountingIndex).open_index()
+    assert isinstance(index, CountingIndex)
+    index.requests = 0
+    assert len(index.search(Query.all_query(), 9)) == 3
+    assert len(index.search_messages(Query.all_query(), 9)[1]) == 3
+    assert index.requests == 2
 
 
 def test_excluded_texts_are_indexed_with_their_reason(store: SessionStore) -> None:
@@ -229,27 +234,23 @@ def test_a_new_document_version_rebuilds_the_index(store: SessionStore, tmp_path
 
 
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
-def test_a_kill_between_archive_and_index_commit(
-    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_a_kill_between_archive_and_index_commit(store: SessionStore, tmp_path: Path, moment: str) -> None:
     """Whether the archive or only the index missed the last commit, nothing is lost or duplicated."""
     folder = _a_few(store, tmp_path)
     grown = folder / f"{name(1)}.jsonl"
     grown.write_bytes(grown.read_bytes() + talk(name(1), 10, 70))
-    commit = TantivyIndex.commit
 
-    def killed(self: TantivyIndex, position: int) -> None:
-        state = self.read_state()
-        if moment != "before":
-            commit(self, position)
-        if moment == "between":  # the documents are committed, but not the state
-            self._write_state(state)
-        raise KeyboardInterrupt
+    class KilledIndex(TantivyIndex):
+        def commit(self, last_tombstone: int) -> None:
+            state = self.read_state()
+            if moment != "before":
+                super().commit(last_tombstone)
+            if moment == "between":  # the documents are committed, but not the state
+                self._write_state(state)
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(TantivyIndex, "commit", killed)
     with pytest.raises(KeyboardInterrupt):
-        synced(store, folder)
-    monkeypatch.undo()
+        synced(SessionStore(store.folder, index_type=KilledIndex), folder)
     again = SessionStore(store.folder)
     assert again.find_sessions(id=name(1))[0].messages == 80
     assert again.is_index_behind() == (moment != "after")
@@ -260,26 +261,21 @@ def test_a_kill_between_archive_and_index_commit(
     assert places(again, "topic79") == [(name(1), 79)]
 
 
-def test_a_full_disk_is_reported_with_advice(
-    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_with_advice(store: SessionStore, tmp_path: Path) -> None:
     folder = _a_few(store, tmp_path)
     (folder / f"{name(3)}.jsonl").write_bytes(chat(name(3), ["one more session of topic69"]))
 
-    class Full:
+    class FullDiskWriter:
         def __getattr__(self, _name: str) -> object:
             raise OSError(28, "No space left on device")
 
-    begin = TantivyIndex.begin_writing
+    class FullDiskIndex(TantivyIndex):
+        def begin_writing(self, size: int) -> None:
+            super().begin_writing(size)
+            self._writer = FullDiskWriter()  # type: ignore[assignment]
 
-    def begun(self: TantivyIndex, *args: int) -> None:
-        begin(self, *args)
-        self._writer = Full()  # type: ignore[assignment]
-
-    monkeypatch.setattr(TantivyIndex, "begin_writing", begun)
     with pytest.raises(StoreError, match="free disk space"):
-        synced(store, folder)
-    monkeypatch.undo()
+        synced(SessionStore(store.folder, index_type=FullDiskIndex), folder)
     again = SessionStore(store.folder)
     assert synced(again, folder).messages == 1
     assert len(places(again, "topic69")) == 3

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from chats import chat, line, name, places, synced, talk
 
-from thresher.memory.ingest import extract
 from thresher.memory.ingest.change_detection import fingerprint_file
-from thresher.memory.ingest.sync import sync_sources
+from thresher.memory.ingest.sync import plan_sync, sync_sources
 from thresher.memory.ingest.workers import IngestOptions
 from thresher.memory.records import SyncReport
 from thresher.memory.session_store import SessionStore
 from thresher.model import Session
 from thresher.samples import write_samples
-from thresher.transcripts import read_all
+from thresher.transcripts import files_below, read_all
 
 
 def _no_reading(*_args: Any, **_more: Any) -> list[Session]:
@@ -52,9 +51,7 @@ def _state(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_without_changes_a_sync_neither_reads_nor_writes(
-    store: SessionStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_changes_a_sync_neither_reads_nor_writes(store: SessionStore, tmp_path: Path) -> None:
     for file in write_samples(tmp_path / "home"):
         os.utime(file, (LONG_AGO, LONG_AGO))
     for place in (tmp_path / "home").rglob("subagents"):
@@ -62,7 +59,7 @@ def test_without_changes_a_sync_neither_reads_nor_writes(
     first = synced(store, tmp_path / "home")
     assert first.new > 4
     before = _state(store.folder)
-    monkeypatch.setattr(extract, "fingerprint_file", lambda *_args: pytest.fail("opened"))
+    assert plan_sync(store.sources(), dict.fromkeys(map(str, files_below(tmp_path / "home")), "")).jobs == []
     again = synced(SessionStore(store.folder), tmp_path / "home", NO_READING)
     assert again == SyncReport(unchanged=again.unchanged)
     assert again.unchanged == first.new + first.foreign

@@ -59,6 +59,7 @@ class SessionStore:
         *,
         commit_sizes: CommitSizes = COMMIT_SIZES,
         document_version: int = DOCUMENT_VERSION,
+        index_type: type[TantivyIndex] = TantivyIndex,
     ) -> None:
         """Rebuild an index that has another `document_version`."""
         self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
@@ -68,7 +69,7 @@ class SessionStore:
         is_local = self.archive.name == local.name
         self.index_folder = self.folder / (INDEX_FOLDER if is_local else f"{INDEX_FOLDER}-{other}")
         self._index: TantivyIndex | None = None
-        self._document_version = document_version
+        self._document_version, self._index_type = document_version, index_type
         self._expected_size = 0
         self._since_commit = 0
         self._commit_after, self._commit_most = commit_sizes
@@ -176,7 +177,7 @@ class SessionStore:
     def open_index(self) -> TantivyIndex | None:
         """Return the existing index, or None if there is none or it is unusable."""
         if self._index is None:
-            self._index = TantivyIndex.open_existing(self.index_folder, self._index_name())
+            self._index = self._index_type.open_existing(self.index_folder, self._index_name())
         return self._index
 
     def is_index_behind(self) -> bool:
@@ -203,7 +204,7 @@ class SessionStore:
         """Return the index, open for writing, with every block that the archive has."""
         index = self.open_index()
         if index is None:
-            index = self._index = TantivyIndex.create(self.index_folder, self._index_name())
+            index = self._index = self._index_type.create(self.index_folder, self._index_name())
             self._is_caught_up = False
         if not self._is_caught_up:
             missing = self.archive.find_blocks(after=index.read_state().last_block)

@@ -49,19 +49,20 @@ def sync_sources(
     """
     began = time.perf_counter()
     wanted = {_absolute(os.fspath(path)): format or "" for format, path in files}
-    plan = _plan_sync(store.sources(), wanted)
+    plan = plan_sync(store.sources(), wanted)
     if not (plan.jobs or plan.missing or plan.returned or store.is_index_behind()):
         return SyncReport(unchanged=plan.unchanged, failed=(*plan.invalid_names,), seconds=time.perf_counter() - began)
     size = sum(job.stat.size for job in plan.jobs)
     with store.write_lease(wait=wait, waiting=waiting, size=size) as is_ours:
         if not is_ours:
             return SyncReport(busy=True, seconds=time.perf_counter() - began)
-        run = _SyncRun(store, _plan_sync(store.sources(), wanted), progress, options)
+        run = _SyncRun(store, plan_sync(store.sources(), wanted), progress, options)
         run.run()
     return run.report(time.perf_counter() - began)
 
 
-def _plan_sync(sources: Mapping[str, SourceRecord], wanted: Mapping[str, str]) -> SyncPlan:
+def plan_sync(sources: Mapping[str, SourceRecord], wanted: Mapping[str, str]) -> SyncPlan:
+    """Compare the wanted files (path and format) with the known sources."""
     plan = SyncPlan([], 0, [], [], [])
     unchanged = 0
     existing: set[str] = set()
