@@ -206,3 +206,21 @@ def test_the_settings_page_names_every_option_and_threshold() -> None:
     for field in fields(th.Thresholds):
         default = "none" if field.default is None else field.default
         assert f"| `{field.name}` | {default} |" in text
+
+
+def test_messages_refer_to_pages_and_headings_that_exist() -> None:
+    references = {
+        found
+        for path in (ROOT / "src").rglob("*.py")
+        for found in re.findall(r"(docs/[\w/-]+\.md)#([\w-]+)", path.read_text(encoding="utf-8"))
+    }
+    assert references
+    for page, anchor in references:
+        headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+        assert anchor in {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_python_page_names_every_function() -> None:
+    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    functions = [name for name in dir(th) if inspect.isfunction(getattr(th, name))]
+    assert [name for name in functions if f"`th.{name}" not in text] == []

@@ -90,6 +90,6 @@ def build_budget_error(closed: PlanDraft, budget: int) -> BudgetError:
     content = ", ".join(f"{name} {size:,}" for size, name in ranked)
     return BudgetError(
         f"this history does not fit into {budget:,} tokens. Its smallest size is {closed.tokens:,} ({content}). "
-        "Set a larger budget, or shorten the pinned parts",
+        "Set a larger budget, or shorten the pinned parts (docs/glossary.md#fitting)",
         smallest=closed.tokens,
     )

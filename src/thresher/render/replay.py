@@ -188,7 +188,7 @@ def _legend(report: ReplayReport) -> str:
     if report.bound is not None:
         bound = format_thousands(report.bound)
         parts.append(f"No policy that keeps or drops whole messages can serve {TARGET} with less than {bound} tokens.")
-    return " ".join(parts)
+    return " ".join([*parts, "All terms: docs/glossary.md#replay"])
 
 
 def _missing_gap_note(group: SessionGroup) -> str:
