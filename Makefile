@@ -38,6 +38,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/python tools/check_names.py
 	$(BIN)/python tools/check_dialects.py
 	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/check_style.py --check
 
 style: $(VENV)/.ready-dev
 	$(BIN)/python tools/check_style.py

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parents[1] / "src" / "thresher"
-LIMITS = {"openings": 2.0, "passive": 15.0, "field": 12.0, "roundabout": 2.0}
+LIMITS = {"openings": 1.0, "passive": 10.0, "field": 20.0, "roundabout": 1.5}
 MINIMUMS = {"field"}
 """Measures whose limit is a minimum."""
 
