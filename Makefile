@@ -36,7 +36,7 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_names.py
-	$(BIN)/python tools/check_dialects.py
+	$(BIN)/python tools/check_formats.py
 	$(BIN)/python tools/check_imports.py
 	$(BIN)/python tools/check_style.py --check
 
