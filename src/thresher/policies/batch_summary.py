@@ -242,7 +242,7 @@ def _find_boundaries(history: History, old: Sequence[_OldCall]) -> list[int]:
 
 
 def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple[type[Part], ...]) -> list[Place]:
-    """Return the parts of these kinds in messages whose calls are all among the places."""
+    """Return the parts of the given kinds in messages whose calls are all among the places."""
     members = set(places)
     found: list[Place] = []
     for index in {place.message for place in places}:

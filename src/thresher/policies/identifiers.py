@@ -1,7 +1,7 @@
 """Identifiers and file paths in a text, which a summary must quote exactly to be useful.
 
 An identifier is a word with an inner underscore, digit or capital letter, a hash, or a path whose last segment has an
-extension. Nobody can reconstruct these from a paraphrase.
+extension. A paraphrase loses them.
 """
 
 import re

@@ -65,7 +65,7 @@ def current_policy_name(name: str) -> str:
 
 
 def is_policy(name: str) -> bool:
-    """Return whether a policy has that name; loads third-party policies only if it is none of Thresher's own."""
+    """Return whether a policy has that name; loads third-party policies only if Thresher has no such policy."""
     return name in POLICIES or name in _plugin_policies()
 
 
