@@ -74,7 +74,12 @@ def _job(file: Path, store: SessionStore | None = None) -> IngestJob:
     if store is None:
         return IngestJob(file, "", stat, None, only_parts_changed=False)
     return IngestJob(
-        file, "", stat, store.sources()[str(file)], only_parts_changed=False, stored=store.stored_digests(str(file))
+        file,
+        "",
+        stat,
+        store.archive.sources()[str(file)],
+        only_parts_changed=False,
+        stored=store.stored_digests(str(file)),
     )
 
 
@@ -180,7 +185,7 @@ def test_a_large_file_that_killed_a_worker_is_not_retried(store: SessionStore, f
     (problem,) = report.failed
     assert problem.startswith(str(folder / name(3)))
     assert "probably because of too little memory" in problem
-    assert store.sources()[str(folder / f"{name(3)}.jsonl")].state == "failed"
+    assert store.archive.sources()[str(folder / f"{name(3)}.jsonl")].state == "failed"
     assert synced(store, folder) == SyncReport(unchanged=4)
 
 

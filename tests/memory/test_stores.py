@@ -131,7 +131,7 @@ def test_the_journal_of_a_linked_database_is_checked(store: SessionStore, databa
 
 def test_an_unchanged_database_is_not_opened(store: SessionStore, database: Path) -> None:
     synced(store, database.parent)
-    plan = plan_sync(store.sources(), {str(database): ""})
+    plan = plan_sync(store.archive.sources(), {str(database): ""})
     assert (plan.jobs, plan.unchanged) == ([], 1)
 
 

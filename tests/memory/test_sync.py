@@ -59,7 +59,7 @@ def test_without_changes_a_sync_neither_reads_nor_writes(store: SessionStore, tm
     first = synced(store, tmp_path / "home")
     assert first.new > 4
     before = _state(store.folder)
-    assert plan_sync(store.sources(), dict.fromkeys(map(str, files_below(tmp_path / "home")), "")).jobs == []
+    assert plan_sync(store.archive.sources(), dict.fromkeys(map(str, files_below(tmp_path / "home")), "")).jobs == []
     again = synced(SessionStore(store.folder), tmp_path / "home", NO_READING)
     assert again == SyncReport(unchanged=again.unchanged)
     assert again.unchanged == first.new + first.foreign
@@ -179,7 +179,7 @@ def test_an_unreadable_file_is_reported_once_and_the_sync_continues(store: Sessi
     assert report.new == 1
     assert len(report.failed) == 1
     assert "no list of `messages`" in report.failed[0]
-    assert store.sources()[str(bad)].state == "failed"
+    assert store.archive.sources()[str(bad)].state == "failed"
     assert sync_sources(store, [("opencode", bad)]).failed == ()
 
 
@@ -246,7 +246,7 @@ def test_a_subagent_stored_before_its_parent(store: SessionStore, tmp_path: Path
     sync_sources(store, [(None, agent), (None, parent)])
     assert len([facts for facts in store.find_sessions() if facts.file == str(agent)]) == 1
     assert len({facts.root for facts in store.find_sessions()}) == 1
-    assert store.sources()[str(agent)].whole == str(parent)
+    assert store.archive.sources()[str(agent)].whole == str(parent)
 
 
 def test_a_subagent_outlives_its_parents_file(store: SessionStore, tmp_path: Path) -> None:

@@ -182,9 +182,7 @@ class Memory:
         rare = frozenset(sorted(words, key=self.store.document_frequency)[:MAX_RELATED_WORDS])
         kept = " ".join(word for word in words if word in rare)
         if not kept:
-            return SearchResults(
-                query="", sessions=(), found=0, notes=("the conversation has no prompt to search for",)
-            )
+            return SearchResults("", (), 0, notes=("the conversation has no prompt to search for",))
         results = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
         return structs.replace(results, notes=(*notes, *results.notes))
 

@@ -151,10 +151,6 @@ class SessionStore:
         if placed.blocks:
             self._since_commit += prepared.encoded.text_size
 
-    def save_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Save the state of files without new sessions: touched, gone, foreign, failed, or part of another."""
-        self.archive.put_sources(known)
-
     def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
         """Remove sessions and their sub-agents while holding the write lock; return their number.
 
@@ -252,10 +248,6 @@ class SessionStore:
     def exists(self) -> bool:
         """Return whether the archive exists, without creating it."""
         return self.archive.exists()
-
-    def sources(self) -> Mapping[str, SourceRecord]:
-        """Return every known file by path, or by its hidden name if all its sessions are forgotten."""
-        return self.archive.sources()
 
     def stored_digests(self, source: str) -> Mapping[SessionName, StoredDigests]:
         """Return the stored digests of a file's sessions. Blocks that match need no preparation."""

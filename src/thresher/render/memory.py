@@ -164,9 +164,7 @@ def _summary_lines(results: SearchResults, following: str) -> Iterator[StyledLin
 
 
 def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
-    counts = [
-        f"{format_count(count)} {EXCLUSION_LABELS.get(reason, reason)}" for reason, count in excluded.items() if count
-    ]
+    counts = [f"{format_count(n)} {EXCLUSION_LABELS.get(reason, reason)}" for reason, n in excluded.items() if n]
     if counts:
         yield _styled_line(f"excluded: {', '.join(counts)}; use --all to include them", "dim")
 
@@ -212,9 +210,8 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
     title = shorten(session.title, LONGEST_TITLE)
     yield StyledLine(((project, "bold cyan"), bar, (name, "bold"), bar, (title or session.agent, "dim")))
     gone = " (gone; shown from the archive)" if session.gone else ""
-    yield StyledLine(
-        (("file: ", "dim"), (abbreviate_home(shorten(session.file, 300)), "cyan"), (gone, "yellow")), no_wrap=True
-    )
+    file = abbreviate_home(shorten(session.file, 300))
+    yield StyledLine((("file: ", "dim"), (file, "cyan"), (gone, "yellow")), no_wrap=True)
     if not recalled.found:
         yield _styled_line("Not in this session.", "bold")
         yield _command_line("others:", f"{program} search {quote(shorten(recalled.question, 200))}", lead="")
@@ -226,9 +223,8 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
         yield _citation(excerpt)
         yield StyledLine((("    ", ""), *_highlighted_spans(excerpt)), hanging_indent=4)
     yield _styled_line("")
-    yield _styled_line(
-        f"{plural(len(recalled.excerpts), 'excerpt')}, about {format_count(recalled.tokens)} tokens", "dim"
-    )
+    excerpts = plural(len(recalled.excerpts), "excerpt")
+    yield _styled_line(f"{excerpts}, about {format_count(recalled.tokens)} tokens", "dim")
     best = max(recalled.excerpts, key=lambda excerpt: len(excerpt.marks))
     yield _command_line("show:  ", f"{program} show {quote(name)} --around {best.at}", lead="")
 
@@ -267,20 +263,16 @@ def sync_report_lines(report: SyncReport, sizes: MemorySizes, excluded: Mapping[
     else:
         counts = [f"{format_count(number)} {name}" for name, number in _file_counts(report) if number]
         checked = sum(number for _, number in _file_counts(report))
-        yield _styled_line(
-            f"{plural(checked, 'file')} checked in {report.seconds:.1f} s: {', '.join(counts) or 'none'}", "bold"
-        )
-        summary = (
-            [f"forgot {plural(report.forgotten, 'session')} beyond the retention period"] if report.forgotten else []
-        )
+        files = f"{plural(checked, 'file')} checked in {report.seconds:.1f} s"
+        yield _styled_line(f"{files}: {', '.join(counts) or 'none'}", "bold")
+        expired = plural(report.forgotten, "session")
+        summary = [f"forgot {expired} beyond the retention period"] if report.forgotten else []
         remaining = report.forgotten_again
         summary += [f"{plural(remaining, 'session')} in these files remain forgotten"] if remaining else []
         yield _styled_line("; ".join([plural(report.messages, "new message"), *summary]))
-    yield _styled_line(
-        f"Archived: {plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}; "
-        f"text {format_byte_size(sizes.text)}, archive {format_byte_size(sizes.archive)}, index "
-        f"{format_byte_size(sizes.index)}"
-    )
+    archived = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
+    text, archive, index = map(format_byte_size, (sizes.text, sizes.archive, sizes.index))
+    yield _styled_line(f"Archived: {archived}; text {text}, archive {archive}, index {index}")
     yield from exclusion_lines(excluded)
 
 
@@ -303,13 +295,11 @@ def exclusion_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
     if not total:
         return
     skipped = sum(reasons.values())
-    yield _styled_line(
-        f"Excluded from searches: {skipped / total:.0%} of {plural(total, 'text')}; `search --all` includes them"
-    )
+    share = f"{skipped / total:.0%} of {plural(total, 'text')}"
+    yield _styled_line(f"Excluded from searches: {share}; `search --all` includes them")
     for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
-        yield _styled_line(
-            f"  {count / total:6.1%}  {format_count(count):>9}  {EXCLUSION_LABELS.get(reason, reason)}", "dim"
-        )
+        label = EXCLUSION_LABELS.get(reason, reason)
+        yield _styled_line(f"  {count / total:6.1%}  {format_count(count):>9}  {label}", "dim")
 
 
 def _nonzero_reasons(excluded: Mapping[str, int]) -> dict[str, int]:
@@ -335,11 +325,8 @@ def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[Styl
     names = shorten_session_ids([session.id for session in sessions])
     for session, name in zip(sessions, names, strict=True):
         time = session.ended or session.started
-        details = [
-            _format_local_minute(time) if time else "",
-            plural(session.messages, "message"),
-            abbreviate_home(shorten(session.project, 60)),
-        ]
+        project = abbreviate_home(shorten(session.project, 60))
+        details = [_format_local_minute(time) if time else "", plural(session.messages, "message"), project]
         facts = f"  {session.agent}  {'  '.join(filter(None, details))}"
         title = shorten(redact(session.title), 60)
         yield StyledLine(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hanging_indent=2)

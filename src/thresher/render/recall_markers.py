@@ -16,10 +16,8 @@ _TAG = re.compile(r"<(?=/?thresher)", re.IGNORECASE)
 
 def format_opening_tag(ids: Iterable[str]) -> str:
     """Return the opening tag with the ids of the recalled sessions."""
-    return (
-        f"<{RECALL_TAG} "
-        f'sessions="{" ".join(neutralize_tags(strip_control_codes(id)).replace(chr(34), "") for id in ids)}">'
-    )
+    clean = (neutralize_tags(strip_control_codes(id)).replace('"', "") for id in ids)
+    return f'<{RECALL_TAG} sessions="{" ".join(clean)}">'
 
 
 def neutralize_tags(text: str) -> str:

@@ -227,13 +227,11 @@ def read_stored_digests(archive: Archive, source: str) -> Mapping[SessionName, S
     rows = [row for row in archive.find_sessions(SessionFilter(source=source)) if row.is_present]
     blocks = groupby(archive.find_blocks([row.key for row in rows]) if rows else (), key=lambda block: block.session)
     digests = {session: tuple(block.digest for block in rows_of_session) for session, rows_of_session in blocks}
-    return {
-        (facts.agent, facts.id, facts.file, row.ordinal): StoredDigests(
-            facts.made_by, digests.get(row.key, ()), row.source_version
-        )
-        for row in rows
-        for facts in [row.session]
-    }
+    stored: dict[SessionName, StoredDigests] = {}
+    for row in rows:
+        name = (row.session.agent, row.session.id, row.session.file, row.ordinal)
+        stored[name] = StoredDigests(row.session.made_by, digests.get(row.key, ()), row.source_version)
+    return stored
 
 
 def read_messages(archive: Archive, key: int, start: int = 0, stop: int | None = None) -> list[Message]:

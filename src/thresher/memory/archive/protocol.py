@@ -171,7 +171,7 @@ class Archive(Protocol):
         """Delete tombstones up to a position. An archive that several indexes share keeps them."""
 
     def sources(self) -> Mapping[str, SourceRecord]:
-        """Return every known file by path."""
+        """Return every known file by path, or by its hidden name if all its sessions are forgotten."""
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
         """Insert or replace files by path."""

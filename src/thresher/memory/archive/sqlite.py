@@ -304,7 +304,7 @@ class SqliteArchive:
     # --- files and forgotten sessions --------------------------------------------------------------------------------
 
     def sources(self) -> dict[str, SourceRecord]:
-        """Return every known file by path."""
+        """Return every known file by path, or by its hidden name if all its sessions are forgotten."""
         rows = self._run("SELECT * FROM sources")
         return {row[0]: SourceRecord(row[0], FileStat(*row[1:5]), *row[5:]) for row in rows}
 

@@ -26,9 +26,8 @@ _NUMBER = re.compile(r" ?\(#\d+\)$")
 
 def normalize_subject(text: str) -> str:
     """Normalize a commit subject for comparison: lower case, without a pull request number."""
-    return _NUMBER.sub("", " ".join(separate_unspaced_scripts(text[: 2 * MAX_SUBJECT_LENGTH]).lower().split()))[
-        :MAX_SUBJECT_LENGTH
-    ]
+    words = separate_unspaced_scripts(text[: 2 * MAX_SUBJECT_LENGTH]).lower().split()
+    return _NUMBER.sub("", " ".join(words))[:MAX_SUBJECT_LENGTH]
 
 
 def extract_commit_subjects(output: str) -> CommitSubjects:

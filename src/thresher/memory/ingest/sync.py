@@ -49,14 +49,14 @@ def sync_sources(
     """
     began = time.perf_counter()
     wanted = {_absolute(os.fspath(path)): format or "" for format, path in files}
-    plan = plan_sync(store.sources(), wanted)
+    plan = plan_sync(store.archive.sources(), wanted)
     if not (plan.jobs or plan.missing or plan.returned or store.is_index_behind()):
         return SyncReport(unchanged=plan.unchanged, failed=(*plan.invalid_names,), seconds=time.perf_counter() - began)
     size = sum(job.stat.size for job in plan.jobs)
     with store.write_lease(wait=wait, waiting=waiting, size=size) as is_ours:
         if not is_ours:
             return SyncReport(busy=True, seconds=time.perf_counter() - began)
-        run = _SyncRun(store, plan_sync(store.sources(), wanted), progress, options)
+        run = _SyncRun(store, plan_sync(store.archive.sources(), wanted), progress, options)
         run.run()
     return run.report(time.perf_counter() - began)
 
@@ -126,7 +126,7 @@ class _SyncRun:
 
     def run(self) -> None:
         if self.plan.missing or self.plan.returned:
-            self.store.save_sources([*self.plan.missing, *self.plan.returned])
+            self.store.archive.put_sources([*self.plan.missing, *self.plan.returned])
         self.store.refresh_index(self.progress)  # what an interrupted sync left, or everything
         workers = self.options.workers
         workers = worker_count(len(self.plan.jobs), self.total) if workers is None else workers
@@ -187,13 +187,13 @@ class _SyncRun:
             case "touched":
                 assert job.source is not None
                 self.unchanged += 1
-                self.store.save_sources([prepared.source._replace(path=job.source.path)])
+                self.store.archive.put_sources([prepared.source._replace(path=job.source.path)])
             case "failed":
                 self.failed.append(prepared.source.problem)
-                self.store.save_sources([prepared.source])
+                self.store.archive.put_sources([prepared.source])
             case "foreign":
                 self.counts["foreign"] += 1
-                self.store.save_sources([prepared.source])
+                self.store.archive.put_sources([prepared.source])
             case change:
                 self.counts[change] += 1
                 grown = change == "grown"

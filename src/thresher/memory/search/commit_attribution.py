@@ -66,9 +66,8 @@ def _adjust_by_date(
     """Adjust the scores by the time at which session `by` listed the commit."""
     adjusted, repository = dict(scores), find_repository_name(printer.project)
     listed_at = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
-    nearby = [
-        one for one in store.find_sessions(adjusted) if one.started and find_repository_name(one.project) == repository
-    ]
+    started = [one for one in store.find_sessions(adjusted) if one.started]
+    nearby = [one for one in started if find_repository_name(one.project) == repository]
     for key, gain in _date_bonuses(nearby, printer, listed_at, compiled):
         adjusted[key] += gain
     later_keys = [one.key for one in nearby if one.started and one.started >= listed_at]

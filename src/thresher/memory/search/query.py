@@ -120,10 +120,9 @@ def is_stop_word(word: str) -> bool:
 def content_words(words: Iterable[str], most: int = MOST_WORDS) -> list[str]:
     """Return the unique words without stop words, or all words if nothing else remains."""
     unique = list(dict.fromkeys(words))
-    significant = [
-        word for word in unique if word not in _STEMMED_STOP_WORDS and (len(word) > 1 or not word.isascii())
-    ] or unique
-    return significant[:most]
+    long_enough = (word for word in unique if len(word) > 1 or not word.isascii())
+    significant = [word for word in long_enough if word not in _STEMMED_STOP_WORDS]
+    return (significant or unique)[:most]
 
 
 _STEMMED_STOP_WORDS = STOP_WORDS | {"ani", "befor", "doe", "ha", "pleas", "thi", "wa", "whi"}

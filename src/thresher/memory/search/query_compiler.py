@@ -50,9 +50,8 @@ class CompiledQuery:
         self.terms = content_words([*words, *(characters[0] for characters in runs if len(characters) == 1)])
         neighbors = (pair for pair in pairwise(words) if not any(map(is_stop_word, pair)))
         self._adjacent_pairs: list[Pair] = list(dict.fromkeys(neighbors))[:MOST_PAIRS]
-        self._character_pairs: list[Pair] = list(
-            dict.fromkeys(pair for characters in runs for pair in pairwise(characters))
-        )[:MOST_PAIRS]
+        character_pairs = dict.fromkeys(pair for characters in runs for pair in pairwise(characters))
+        self._character_pairs: list[Pair] = list(character_pairs)[:MOST_PAIRS]
         self._kinds = MAIN_FIELD_KINDS.intersection(query.fields)
         if query.file:
             touching = frozenset(index.count_by_field(self._file_query()))
@@ -138,9 +137,8 @@ class CompiledQuery:
         required += [self._prefix_query(field, prefix) for prefix in query.prefixes]
         required += [_either(list(self._alternatives(field, ranked=ranked)))] if query.words else []
         required += [self._file_query()] if query.file and not required else []
-        forbidden = [
-            self._kind(kind) for kind in sorted(others)
-        ]  # few kinds, so this is much faster than requiring the rest
+        # Few kinds are forbidden, so this is much faster than requiring the rest.
+        forbidden = [self._kind(kind) for kind in sorted(others)]
         forbidden += [self._phrase(field, text) for text in query.exclude if tokenize_words(text)]
         if not required:  # a regex query, which the index cannot answer
             return _all([IndexQuery.all_query()], forbidden) if field == "said" else IndexQuery.empty_query()

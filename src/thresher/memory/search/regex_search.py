@@ -41,9 +41,8 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     """Return the newest sessions with messages that match the regex and all other conditions."""
     compile_pattern(query.regex)
     if query.cutoff or not set(query.fields) - set(UNSCANNED_FIELDS):
-        raise OptionError(
-            f"a regex cannot search only {' or '.join(UNSCANNED_FIELDS)}, nor be combined with `cutoff`; remove these"
-        )
+        fields = " or ".join(UNSCANNED_FIELDS)
+        raise OptionError(f"a regex cannot search only {fields}, nor be combined with `cutoff`; remove these")
     scope = SearchScope(store, query)
     conditions = _prepare_other_conditions(store, query, scope)
     wanted = view.page * view.sessions
@@ -138,13 +137,9 @@ def compile_pattern(pattern: str) -> Any:
     try:
         import regex  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise OptionError(
-            "searching by regex needs the `regex` package, which supports timeouts: pip install 'thresher[patterns]'"
-        ) from error
+        raise OptionError("searching by regex needs the `regex` package: pip install 'thresher[patterns]'") from error
     if len(pattern) > MAX_PATTERN_LENGTH or _LARGE_REPEAT.search(pattern):
-        raise OptionError(
-            f"the regex {pattern[:60]!r} is too long or has a repeat count that is too large; simplify it"
-        )
+        raise OptionError(f"the regex {pattern[:60]!r} is too long or has too large a repeat count; simplify it")
     try:
         return regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError) as error:

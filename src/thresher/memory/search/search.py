@@ -301,11 +301,8 @@ def _by_session(hits: Iterable[IndexHit]) -> Mapping[int, list[IndexHit]]:
 
 def _sort_by_value(hits: Iterable[IndexHit]) -> list[IndexHit]:
     """Sort by value: statements rank above actions, and derived texts have a lower weight."""
-    return sorted(
-        hits,
-        key=lambda hit: hit.score * KIND_WEIGHTS[hit.kind] * (RANKING.derived if hit.derived else 1.0),
-        reverse=True,
-    )
+    weights = (1.0, RANKING.derived)
+    return sorted(hits, key=lambda hit: hit.score * KIND_WEIGHTS[hit.kind] * weights[hit.derived], reverse=True)
 
 
 def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
