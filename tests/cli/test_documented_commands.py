@@ -48,3 +48,12 @@ def test_the_commands_in_the_documentation_exist(document: Path) -> None:
 def test_the_examples_in_the_help_of_a_command_exist(name: str) -> None:
     for line in re.findall(r"^\s+thresher ([a-z]+ [^\n]*)$", find_command(name).help or "", re.MULTILINE):
         parse_arguments(shlex.split(re.split(r"\s{2,}|\s[|>#]\s", line)[0]))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_reference_describes_every_option(name: str) -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## thresher {name}\n")[1].split("\n## ")[0]
+    described_once = {"--json", "--source", "--no-discover", "--help"}
+    options = [one.opts[-1] for one in find_command(name).params if isinstance(one, click.Option)]
+    assert [option for option in options if option not in described_once and option not in section] == []
