@@ -268,7 +268,7 @@ def test_a_sync_reports_expired_sessions() -> None:
 def test_a_search_reports_expired_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("search", "receipt").exit_code == 0
     monkeypatch.setenv("THRESHER_RETENTION", "1d")
-    assert "forgot 5 sessions older than the retention" in run("search", "receipt").stderr
+    assert "forgot 5 sessions beyond the retention period" in run("search", "receipt").stderr
 
 
 def test_search_finds_the_session_and_prints_the_next_commands(home: Path) -> None:

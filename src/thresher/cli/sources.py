@@ -74,7 +74,7 @@ def sync_before_search(memory: "Memory") -> None:
     if report.seconds > SLOW_SYNC_SECONDS:
         warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
     if report.forgotten:
-        warn(f"forgot {plural(report.forgotten, 'session')} older than the retention")
+        warn(f"forgot {plural(report.forgotten, 'session')} beyond the retention period")
     if report.failed:
         warn(f"could not read {plural(len(report.failed), 'file')}; run `thresher sync` for the reasons")
 
