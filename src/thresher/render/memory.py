@@ -1,6 +1,6 @@
 """Render search results and archive reports as styled lines and as JSON values.
 
-A line consists of styled texts. A terminal applies the styles. Otherwise the texts are joined without importing a
+A line consists of styled texts. A terminal applies the styles. Otherwise plain text suffices, without importing a
 rendering library, since an agent waits for its search result.
 
 An agent writes what it reads into its own transcript, which the next sync reads. So output to a pipe is enclosed in
@@ -50,7 +50,7 @@ EXCLUSION_LABELS = {
     "syntax": "in calls written as text",
     "system": "in system prompts",
 }
-"""Descriptions of exclusion reasons. Other reasons are shown unchanged."""
+"""Descriptions of exclusion reasons; other reasons appear unchanged."""
 
 
 _SYNC_KEYS = {
@@ -60,11 +60,11 @@ _SYNC_KEYS = {
     "forgotten_again": "skipped_forgotten",
 }
 _ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
-"""JSON names of fields that are named after archive columns."""
+"""JSON names of fields whose own names are archive columns."""
 
 
 class StyledLine(NamedTuple):
-    """A line of output. If a terminal wraps it, later rows are indented."""
+    """A line of output. A terminal that wraps it indents later rows."""
 
     spans: tuple[tuple[str, str], ...]
     """Texts with their styles."""
