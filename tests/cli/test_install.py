@@ -182,7 +182,7 @@ def test_what_cannot_be_read_or_written_is_a_sentence(home: Path) -> None:
     (home / ".claude.json").mkdir()
     assert "it is a folder" in str(run("claude-code", "--write").exception)
     (home / ".cursor").write_text("a file", encoding="utf-8")
-    assert "cannot be" in str(run("cursor", "--write").exception)
+    assert "cannot read" in str(run("cursor", "--write").exception)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="nothing is forbidden to root")
