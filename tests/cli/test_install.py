@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_read_or_written_is_a_clear_error(home: Path) -> N
     (home / ".claude.json").mkdir()
     assert "it is a folder" in str(install("claude-code", "--write").exception)
     (home / ".cursor").write_text("a file", encoding="utf-8")
-    assert "cannot " in str(install("cursor", "--write").exception)
+    assert "cannot read" in str(install("cursor", "--write").exception)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")

@@ -88,6 +88,10 @@ def read_request(value: Any, format: str | None = None, last: "WindowRequest | N
         )
     digests, has_cache_breakpoints = _digest_rows(rows)
     prompt = {key: value[key] for key in value if key in dialect.prompt_fields} if is_body else {}
+    prompt_digest = EMPTY_DIGEST
+    if prompt:
+        encoded = _encode_json(strip_cache_breakpoints(prompt))
+        prompt_digest = blake2b(encoded, digest_size=DIGEST_BYTES).digest()
     return WindowRequest(
         value=value,
         dialect=dialect,
@@ -95,7 +99,7 @@ def read_request(value: Any, format: str | None = None, last: "WindowRequest | N
         is_body=is_body,
         row_digests=digests,
         prefix_digests=_extend_prefix_digests(last, digests),
-        prompt_digest=_hash_bytes(_encode_json(strip_cache_breakpoints(prompt))) if prompt else EMPTY_DIGEST,
+        prompt_digest=prompt_digest,
         has_cache_breakpoints=has_cache_breakpoints,
     )
 
@@ -166,7 +170,7 @@ def compute_prefix_digests(digests: Sequence[bytes], before: bytes = EMPTY_DIGES
     """Return, for each row, the digest of it and all rows before it."""
     prefixes: list[bytes] = []
     for digest in digests:
-        before = _hash_bytes(before + digest)
+        before = blake2b(before + digest, digest_size=DIGEST_BYTES).digest()
         prefixes.append(before)
     return prefixes
 
@@ -184,17 +188,13 @@ def _digest_rows(rows: Sequence[Any]) -> tuple[list[bytes], bool]:
         if CACHE_CONTROL_KEY in data:
             has_cache_breakpoints = True
             data = _encode_json(_collapse_single_text(strip_cache_breakpoints([to_json_value(row)])[0]))
-        digests.append(_hash_bytes(data))
+        digests.append(blake2b(data, digest_size=DIGEST_BYTES).digest())
     return digests, has_cache_breakpoints
 
 
 def digest_row(row: Any) -> bytes:
     """Return the digest of one row."""
     return _digest_rows((row,))[0][0]
-
-
-def _hash_bytes(data: bytes) -> bytes:
-    return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def _collapse_single_text(row: Any) -> Any:
