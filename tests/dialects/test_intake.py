@@ -116,6 +116,8 @@ def test_every_function_accepts_every_form(name: str) -> None:
         plans.add(
             th.plan(value, policy="mask", budget=2_000, dialect=name, store=store, counter="estimate").tokens_after
         )
+        result = th.fit_with_plan(value, policy="mask", budget=2_000, dialect=name, store=store, counter="estimate")
+        plans.add(result.plan.tokens_after)
     assert len(sizes) == 1
     assert len(plans) == 1
 
@@ -156,7 +158,7 @@ NOT_MESSAGES: dict[str, tuple[Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("function", ["parse", "fit", "plan", "check", "count", "repair", "window"])
+@pytest.mark.parametrize("function", ["parse", "fit", "fit_with_plan", "plan", "check", "count", "repair", "window"])
 @pytest.mark.parametrize("case", NOT_MESSAGES)
 def test_other_values_are_errors_that_name_the_type(function: str, case: str) -> None:
     value, reason = NOT_MESSAGES[case]

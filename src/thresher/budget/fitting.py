@@ -195,15 +195,15 @@ def _quality(closed: PlanDraft) -> float:
 
 
 def fit_with_plan(
-    history: History | Session,
+    history: Messages,
     *,
     policy: PolicyLike | None = None,
     dialect: str | None = None,
     store: ContentStore | None = None,
     **options: Unpack[PlanOptions],
 ) -> FitResult:
-    """Fit a history; return it with its plan. Removed content is in the store."""
-    parsed = history.history if isinstance(history, Session) else history
+    """Fit messages of any kind; return the smaller history with its plan. Removed content is in the store."""
+    parsed, dialect = read_with_dialect(history, dialect)
     finished, repaired = _plan_repaired(parsed, resolve_plan_setup(parsed, policy, options), dialect, store)
     try:
         store_removed_parts(repaired, finished, store or default_content_store())
