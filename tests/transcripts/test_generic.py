@@ -171,7 +171,7 @@ def test_a_file_that_matches_a_dialect_is_not_generic(tmp_path: Path, value: Any
 def test_other_json_is_not_a_conversation(tmp_path: Path, value: Any) -> None:
     path = write(tmp_path, value)
     assert th.sniff(path) != "generic"
-    with pytest.raises(UnknownFormatError, match="holds no list of messages"):
+    with pytest.raises(UnknownFormatError, match="contains no list of messages"):
         th.read(path, format="generic")
 
 

@@ -83,7 +83,7 @@ class Settings:
         return [f"`{name}` is set, but no step uses it" for name in names]
 
     def current_name(self, name: str) -> str:
-        """Return the current name of a preset or policy; a preset of the user keeps its name."""
+        """Return the current name of a preset or policy; a user's preset keeps its name."""
         return name if name in self.presets else current_policy_name(name)
 
     def _expand_preset(self, preset: str, within: tuple[str, ...] = ()) -> tuple[PolicyStep, ...]:

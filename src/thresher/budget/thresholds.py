@@ -34,7 +34,7 @@ class Thresholds:
     prompt_patience_share: float = 0.5
     """Factor on `patience` at a human prompt."""
     min_expected_calls: int = 20
-    """Minimum number of further calls to expect; above it, as many as there were so far."""
+    """Minimum estimate of further calls. The estimate is the number of past calls if that is higher."""
     keep_calls: int | None = None
     """Number of calls for which `auto` keeps results, even if removal would pay: see the policy `decay`. None: 22, and
     up to 45 with a large budget."""
@@ -60,5 +60,5 @@ class Thresholds:
         return min(max(least, budget // TOKENS_PER_CALL), most)
 
     def expected_calls(self, calls: int) -> int:
-        """Estimate the number of further calls from those so far."""
+        """Estimate the number of further calls from the number of past calls."""
         return max(self.min_expected_calls, calls)

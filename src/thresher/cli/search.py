@@ -131,7 +131,7 @@ def search_command(
 
 
 def _complete_filters(filters: dict[str, Any]) -> dict[str, Any]:
-    """Parse dates and fill in defaults: the filters as `Memory.search` takes them."""
+    """Return the filters in the form that `Memory.search` accepts: dates parsed and defaults filled in."""
     now = datetime.now().astimezone()
     since, until = filters["since"], filters["until"]
     return filters | {

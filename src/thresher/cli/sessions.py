@@ -13,7 +13,7 @@ from thresher.cli.sources import SessionSources, read_sessions
 
 @click.command("sessions")
 @click.argument("paths", nargs=-1, type=EXISTING_PATH)
-@option("--subagents", "Also list sub-agents' sessions that have their parent here.")
+@option("--subagents", "Also list the sub-agents of the listed sessions.")
 @option("--problems", "Print each problem found while reading the files.")
 @source_options
 @json_option

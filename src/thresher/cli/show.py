@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("reference", metavar="SESSION")
 @option("--full", "Print long outputs and arguments in full.")
 @option("--policy -p NAME", "Show what this preset or policy would do to each part: smart.")
-@option("--budget -b TOKENS", "Show what else has to go to fit this many tokens: 60000, 60k.")
+@option("--budget -b TOKENS", "Also show what to remove to fit this many tokens: 60000, 60k.")
 @option("--child ID", "Show this sub-agent of the session: the start of its id.")
 @option("--around N", "Show message N and its neighbors: the #N that `search` prints.", type=click.IntRange(0))
 @option("--context N", "With --around: messages to show before and after.", type=click.IntRange(0), default=3)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @option("--budget -b TOKENS", "Maximum size of a request: 120k. Default: the search chooses a budget as well.")
 @option(
     "--served PERCENT",
-    "Share of the turns that use earlier text whose request must contain all of that text.",
+    "Of the turns that use earlier text, the share whose request must still contain all of it.",
     type=click.FloatRange(0, 100),
     default=95,
 )
@@ -64,7 +64,8 @@ def tune_command(
     tests them on the others; it writes nothing if they do no better there. An interrupted run resumes when you run the
     same command again.
 
-    Exits 1 if it cannot read a file, or if better settings would overwrite one.
+    Exits 1 if it cannot read a file, or if it finds better settings but the
+    output file exists.
 
     \b
     Examples:

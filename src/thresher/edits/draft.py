@@ -66,7 +66,7 @@ class PlanDraft:
         self._placeholders = placeholders
         self._partners = dict(pair_chain_places(history))
         self.held_places: set[Place] = set()
-        """Places edited by an earlier plan. Later messages answered the history with these edits."""
+        """Places edited by an earlier plan. Later messages are answers to the edited history."""
         self._resumed_decisions: dict[Place, PartDecision] = {}
         """Decisions of that plan, which a withdrawn later edit falls back to."""
         self._requested_drops: dict[Occurrence, set[Place]] = {}
@@ -326,7 +326,7 @@ class PlanDraft:
         return other
 
     def withdraw(self, place: Place, reason: str, *, wholly: bool = True) -> None:
-        """Withdraw the edits of a part and its partner; unless `wholly`, fall back to those of an earlier plan."""
+        """Withdraw the edits of a part and its partner; unless `wholly`, restore the edits of an earlier plan."""
         decision = self.decisions.get(place)
         if decision is None:
             return

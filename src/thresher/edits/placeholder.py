@@ -19,7 +19,7 @@ PLACEHOLDER_ARGUMENT = "removed"
 _OLD_PLACEHOLDER_ARGUMENT = "left_out"
 """The same argument in histories of earlier versions."""
 ID_SLOT = "t1:................"
-"""Stands for the id in a note until it is known; has the same length, so that limits hold."""
+"""Temporary id in a note until the real id is known. It has the same length, so that limits hold."""
 SUMMARY_END = "[/thresher]"
 """Ends a summary, so that text after it is not attributed to the summary."""
 _PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,2000}\]")
@@ -63,7 +63,7 @@ def _read_placeholder_argument(call: ToolCall) -> str:
 
 
 def find_verified_placeholders(history: History, known: Callable[[Iterable[str]], set[str]]) -> frozenset[Place]:
-    """Return the places of parts that are placeholders as a whole and whose ids are `known`."""
+    """Return the places of parts that contain nothing but a placeholder with a known id."""
     claims = {
         Place(i, j): id_ for i, message in enumerate(history.messages) for j, id_ in _claimed_placeholders(message)
     }

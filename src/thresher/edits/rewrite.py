@@ -56,7 +56,7 @@ def _short_arguments(arguments: str) -> dict[str, Any]:
 
 
 def truncate_part(part: Text | ToolCall | ToolResult, gaps: tuple[Elision, ...], short: str) -> Part | None:
-    """Remove the gaps from a part's text and put its id into their notes; return None if that breaks its JSON."""
+    """Replace spans of a part's text by their notes, with the part's id; return None if that breaks its JSON."""
     before = part_text(part)
     notes = [gap._replace(note=gap.note.replace(ID_SLOT, short)) for gap in gaps]
     text = apply_elisions(before, tuple(notes))

@@ -20,7 +20,7 @@ _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
 def keep_head_and_tail(text: str, head: int, tail: int) -> tuple[Elision, ...]:
-    """Elide all but `head` and `tail` characters; return no gaps if that would remove too little."""
+    """Elide all but `head` and `tail` characters; return nothing if that would remove too little."""
     note = _note(text)
     room = head + tail + len(note)
     return () if len(text) <= room + room // MIN_SAVING_DIVISOR else _elide_between(text, head, tail, note)
@@ -47,7 +47,7 @@ def _note(text: str) -> str:
 
 
 def apply_elisions(text: str, gaps: tuple[Elision, ...]) -> str:
-    """Return the text with each gap replaced by its note."""
+    """Return the text with each span replaced by its note."""
     kept: list[str] = []
     position = 0
     for start, stop, note in gaps:
@@ -64,14 +64,14 @@ def _snap_to_character(text: str, position: int, step: int) -> int:
 
 
 def clamp_elisions(gaps: Iterable[Elision], length: int) -> Iterator[Elision]:
-    """Limit gaps to a text of that length."""
+    """Clip spans to a text of that length."""
     for start, stop, note in gaps:
         if start <= stop and start <= length and stop >= 0:
             yield Elision(max(0, start), min(stop, length), note)
 
 
 def merge_elisions(gaps: Iterable[Elision]) -> tuple[Elision, ...]:
-    """Merge gaps; overlapping ones become one gap with the longer note."""
+    """Merge spans; overlapping ones become one span with the longer note."""
     merged: list[Elision] = []
     for start, stop, note in sorted(gaps):
         if merged and start < merged[-1].stop:

@@ -1,7 +1,7 @@
 """Parse the line extent of a read: the lines of a file that a call requests.
 
-An extent holds the lines and every other argument that changes the output. Only reads of equal extent show the same
-lines.
+An extent holds the lines and every other argument that changes the output. Only reads with the same extent show
+the same lines.
 """
 
 import re

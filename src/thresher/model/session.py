@@ -49,7 +49,7 @@ class Session(Struct, frozen=True):
     spilled: dict[str, str] = {}
     """Map of tool call ids to the files with their complete output, where the transcript holds only the beginning."""
     files: tuple[str, ...] = ()
-    """Additional files that the session was read from, without those of its children."""
+    """Additional files that the session was read from, without the children's files."""
     compactions: int = 0
     """Number of compactions."""
     records: dict[str, int] = {}
@@ -83,7 +83,7 @@ class Session(Struct, frozen=True):
         return self.segments[-1] if self.segments else History()
 
     def messages(self, *, branches: bool = False) -> Iterator[Message]:
-        """Yield every message once, in order; with `branches`, followed by those of abandoned branches."""
+        """Yield every message once, in order; with `branches`, then the messages of abandoned branches."""
         for segment in self.segments:
             yield from (message for message in segment if not message.carried)
         if branches:

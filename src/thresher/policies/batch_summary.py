@@ -40,7 +40,7 @@ CallNotation = Literal["call", "text", "text in prose"]
 
 
 class _OldCall(NamedTuple):
-    """A call that is old enough, with its places and the reason if it is excluded."""
+    """A call that is old enough to summarize, and the reason if it is excluded."""
 
     call: Place
     results: tuple[Place, ...]
@@ -188,7 +188,7 @@ def _collect_identifiers(history: History, places: Sequence[Place]) -> Iterator[
 
 
 def find_prompts(history: History) -> list[int]:
-    """Return the messages with a prompt of a human, or of the agent that started this sub-agent."""
+    """Return the indexes of the prompts, from a human or from the agent that started this sub-agent."""
     return [i for i, m in enumerate(history.messages) if m.role == "user" and m.author in ("human", "model")]
 
 
@@ -242,7 +242,7 @@ def _find_boundaries(history: History, old: Sequence[_OldCall]) -> list[int]:
 
 
 def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple[type[Part], ...]) -> list[Place]:
-    """Return the parts of the given kinds in messages whose calls are all among the places."""
+    """Return the parts of the given kinds in messages whose calls are all in `places`."""
     members = set(places)
     found: list[Place] = []
     for index in {place.message for place in places}:

@@ -60,9 +60,9 @@ class _ExchangeInfo(NamedTuple):
     prompt: int | None
     has_tools: bool
     has_agent_text: bool
-    """Whether it contains agent text."""
+    """True if it contains agent text."""
     is_bridged: bool
-    """Whether it contains a bridge; its other parts were kept on purpose."""
+    """True if it contains a bridge; its other parts were kept on purpose."""
 
 
 @renamed_fields(bridges="summaries", at_most="max_exchanges_per_summary")

@@ -1,8 +1,9 @@
 """File accesses of a history: which calls read which lines of a file, and which calls change it.
 
-Paths are normalized, so that `./a.py` and `a.py` are the same file, while files of one name in two folders stay
-separate. A relative path matches an absolute one that ends with it, if the history has exactly one. The extent of a
-read is its line range and any other arguments that select text. Only reads of equal extent surely show the same lines.
+Paths are normalized, so that `./a.py` and `a.py` are the same file, while files with the same name in different folders
+stay separate. A relative path matches an absolute one that ends with it, if the history has exactly one. The extent of
+a read is its line range and any other arguments that select text. Only reads with the same extent are certain to show
+the same lines.
 """
 
 import re
@@ -37,7 +38,7 @@ class FileRead(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the result contains no placeholder."""
+        """True if the result contains no placeholder."""
         return not find_placeholder_ids(part_text(self.result))
 
     def shown_lines(self) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from thresher.policies.base import check_count, check_words
 POLICY_NAME = "messages"
 ROLES: tuple[str, ...] = get_args(Role)
 MIN_LENGTH = 100
-"""Minimum of `longer_than`, which has to include the truncation note."""
+"""Minimum of `longer_than`, which includes the truncation note."""
 PATTERN_TIMEOUT_SECONDS = 2.0
 """Timeout of one pattern on one text."""
 MAX_ROUNDS = 8
@@ -113,7 +113,7 @@ def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
 
 
 def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
-    """Find all matches, including those that only appear after a removal; return none if there is no end to them."""
+    """Find all matches, including those that only appear after a removal; return none if they never end."""
     gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
         found = find_pattern_matches(patterns, apply_elisions(text, gaps) if gaps else text)
@@ -145,7 +145,7 @@ def find_pattern_matches(
 
 
 def _map_to_original(gaps: tuple[Elision, ...], later: tuple[Elision, ...]) -> tuple[Elision, ...]:
-    """Map gaps of a text without `gaps` to positions in the original text, and merge both."""
+    """Map spans of a text from which `gaps` were removed to the original text, and merge both."""
     if not gaps:
         return later
     removed = [0, *accumulate(gap.stop - gap.start for gap in gaps)]

@@ -88,7 +88,7 @@ def _is_command_output(link: ToolUse) -> bool:
 
 @cached_per_message
 def _cut_cache(_: Message) -> "dict[tuple[TruncateOutput, int], tuple[tuple[Elision, ...], str]]":
-    """Cache the gaps in the parts of a message."""
+    """Cache the spans to elide in the parts of a message."""
     return {}
 
 
@@ -97,7 +97,7 @@ def _format_note(text: str, done: str) -> str:
 
 
 def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: int) -> tuple[Elision, ...]:
-    """Keep head and tail of the squeezed text; return gaps in the original, or none if they save too little."""
+    """Keep head and tail of the squeezed text; return spans of the original, or none if they save too little."""
     found = keep_head_and_tail(apply_elisions(text, gaps), head, tail)
     if not found:
         return ()
@@ -111,7 +111,7 @@ def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: i
 
 
 def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
-    """Map a position in the squeezed text to the original; inside a note, to an end of its gap."""
+    """Map a position in the squeezed text to the original; inside a note, to an end of its span."""
     shift = 0
     for gap in gaps:
         at = gap.start - shift
@@ -148,9 +148,9 @@ class _SimilarLines:
     last_end: int = 0
     count: int = 0
     first_line_gaps: Sequence[Elision] = ()
-    """Gaps inside the first line."""
+    """Spans to elide inside the first line."""
     other_line_gaps: list[Elision] = field(default_factory=list)
-    """Gaps inside the other lines."""
+    """Spans to elide inside the other lines."""
 
     def gaps(self) -> Iterator[Elision]:
         yield from self.first_line_gaps
@@ -162,7 +162,7 @@ class _SimilarLines:
 
 
 def find_output_noise(text: str) -> tuple[Elision, ...]:
-    """Return gaps for text that a terminal would not show, and for repeated lines."""
+    """Return the spans that a terminal would not show, and those of repeated lines."""
     gaps: list[Elision] = []
     run = _SimilarLines()
     start = 0
@@ -189,13 +189,13 @@ def find_output_noise(text: str) -> tuple[Elision, ...]:
 
 
 def _similarity_key(line: str) -> str:
-    """Return the line without numbers; a line in which they matter is returned unchanged."""
+    """Return the line with its numbers replaced by 0; return it unchanged if the numbers matter."""
     flat = line.rstrip()
     return _NUMBER.sub("0", flat) if _WORD.search(flat) and not _LOCATION.search(flat) else flat
 
 
 def _find_hidden(text: str, start: int, end: int) -> list[Elision]:
-    """Return gaps for escape codes and overwritten progress states of a line."""
+    """Return the spans of a line with escape codes or overwritten progress states."""
     gaps: list[Elision] = []
     state = start
     known: str | None = None

@@ -144,7 +144,7 @@ def _classify_span(text: str) -> HarnessTextKind:
 
 @cached_per_message
 def _find_trailing_reminders(message: Message) -> dict[int, tuple[Elision, ...]]:
-    """Return a gap for the reminders at the end of each result."""
+    """Return the span of the reminders at the end of each result."""
     texts = ((j, part.text) for j, part in enumerate(message.parts) if isinstance(part, ToolResult))
     ends = {j: (_find_result_end(text), len(text)) for j, text in texts if _OPEN_TAG in text}
     return {j: (Elision(end, length),) for j, (end, length) in ends.items() if end < length}

@@ -54,7 +54,7 @@ class DropThinking:
 
 @cached_per_message
 def _find_tagged_thinking(message: Message) -> dict[int, tuple[Elision, ...]]:
-    """Return the gaps for thinking in tags in each text of a message."""
+    """Return the spans of tagged thinking in each text of a message."""
     if message.role != "assistant":
         return {}
     found = {j: _find_removable(part.text) for j, part in enumerate(message.parts) if isinstance(part, Text)}

@@ -23,7 +23,7 @@ from thresher.policies.base import RENAMED_ACTIONS, TOOL_CATEGORIES, check_choic
 POLICY_NAME = "tools"
 ToolAction = Literal["drop", "replace", "replace_calls", "truncate_calls", "summarize", "truncate"]
 MIN_CUT_CHARS = 100
-"""Minimum length after truncation, which has to include the note."""
+"""Minimum of a length limit, which includes the truncation note."""
 MAX_LINE_CHARS = 200
 INTERRUPTED_PREFIX = "[Request interrupted"
 USER_WORDS_MARKER = "the user said:"
@@ -118,7 +118,7 @@ class EditToolCalls:
         return self.head + self.tail or self.limit
 
     def _find_cuts(self, text: str) -> tuple[Elision, ...]:
-        """Return the gaps to truncate a text: strict for `limit`, with some tolerance for `head` and `tail`."""
+        """Return the spans to elide from a text: strict for `limit`, with some tolerance for `head` and `tail`."""
         ends = self.head + self.tail
         if not ends:
             return elide_to_limit(text, self.limit)

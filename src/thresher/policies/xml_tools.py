@@ -37,7 +37,7 @@ class XmlCall(NamedTuple):
     """Target of the call, such as a path or a command."""
     use: ToolCallDetails
     is_standalone: bool
-    """Whether the text contains little else."""
+    """True if the text contains little else."""
 
 
 class XmlChain(NamedTuple):

@@ -279,7 +279,7 @@ def _mean_height(curve: Sequence[ChartPoint], x: ChartAxis, y: ChartAxis) -> flo
 
 
 def spread_positions(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions in the same order, at least `gap` apart, as close to the wished ones as possible and within
+    """Return positions in the same order, at least `gap` apart, as close to the preferred ones as possible and within
     limits.
     """
     pools: list[tuple[float, int]] = []

@@ -63,7 +63,7 @@ def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None 
 def _history_lines(
     history: History, edits: dict[int, dict[int, Edit]], *, full: bool, carried: bool = False
 ) -> Iterator["RichText"]:
-    """Return the lines of a history; with `carried`, those of messages that a compaction repeats as well."""
+    """Yield the lines of a history. With `carried`, include messages that a compaction repeats."""
     calls = {call.id: call for message in history for call in message.calls}
     for index, message in enumerate(history):
         if carried or not message.carried:

@@ -66,7 +66,7 @@ class ReplayConversation:
         )
         self.messages: list[Message] = []
         self.dialect_rows: list[Any] = []
-        """The rows so far, in the dialect of the recording."""
+        """The rows of the messages that were added, in the dialect of the recording."""
         self.rows: list[ConversationRow] = []
         self.starts: list[int] = []
         """For each message, the number of its first row."""
@@ -118,7 +118,7 @@ class ReplayConversation:
         ]
 
     def all_pieces(self) -> list[RequestPiece]:
-        """Return all pieces so far."""
+        """Return the pieces of all rows."""
         return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in self.rows)]
 
     def pieces_since(self, start: int) -> list[RequestPiece]:

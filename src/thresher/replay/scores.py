@@ -87,7 +87,7 @@ class IntervalEstimate(Struct, frozen=True):
 
 
 class BudgetCurve(Struct, frozen=True):
-    """One strategy at all its budgets, in the order of tokens."""
+    """Scores of one strategy at all its budgets, in the order of tokens."""
 
     name: str
     scores: tuple[BudgetScore, ...]
@@ -107,7 +107,7 @@ class BudgetCurve(Struct, frozen=True):
 
 
 SessionWeights = Sequence[int]
-"""How often a draw contains each session."""
+"""Number of times that a draw contains each session."""
 
 
 class _SettingColumns(NamedTuple):
@@ -197,13 +197,13 @@ class ScoreCalculator:
         return IntervalEstimate(value if isfinite(value) else None, interval)
 
     def usable_sessions(self, name: str) -> frozenset[str]:
-        """Return the sessions that a strategy could take at all its budgets."""
+        """Return the sessions that a strategy could process at all its budgets."""
         by_budget = [by_session for _, by_session in self._budgets_of(name)]
         required = (*by_budget, self._full_totals)
         return frozenset(key for key in self.sessions if all(key in by_session for by_session in required))
 
     def _bootstrap_points(self, name: str, usable: frozenset[str]) -> _BootstrapPoints:
-        """Return the target point of a strategy on these sessions, and that of each draw."""
+        """Return the target points of a strategy: on these sessions, and on each draw from them."""
         if (name, usable) not in self._bootstrap_cache:
             full = self._full_totals
             columns = [
@@ -234,7 +234,7 @@ class ScoreCalculator:
 
 
 class StrategyResult(Struct, frozen=True):
-    """One strategy in a group of sessions."""
+    """Scores of one strategy in a group of sessions."""
 
     curve: BudgetCurve
     gap: IntervalEstimate | None
@@ -307,7 +307,7 @@ def sum_totals(totals: Iterable[ReplayTotals]) -> ReplayTotals:
 
 
 def score_totals(budget: int | None, mine: ReplayTotals, full: ReplayTotals, sessions: int) -> BudgetScore:
-    """Score totals against those of the full history of the same sessions."""
+    """Score totals relative to sending the full history of the same sessions."""
     used = mine.references
     return BudgetScore(
         budget=budget,
@@ -376,7 +376,7 @@ def find_crossing(served: Sequence[float]) -> CurveCrossing | None:
 
 
 def _compute_gap(*points: _TargetPoint | None) -> float | None:
-    """Return the gap that the first closes between the second and the third; None if these do not differ."""
+    """Return the share of the gap between the last two points that the first one closes; None without a gap."""
     mine, window, oracle = (inf if point is None else point.tokens for point in points)
     if not isfinite(window) or not oracle < window:
         return None

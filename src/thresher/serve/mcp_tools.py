@@ -119,7 +119,7 @@ class McpTools:
         return cached[1].redacted
 
     def _find_caller(self, session: str = "", project: str = "", hints: CallerHints = NO_HINTS) -> Caller:
-        """Return the calling conversation from the data so far."""
+        """Return the calling conversation, as of the last sync."""
         return find_caller(
             self._thread_memory(),
             session=session or self._session,
@@ -182,7 +182,7 @@ class McpTools:
     def search_sessions(
         self, query: str, *, page: int = 1, max_tokens: int = 2_000, hints: CallerHints = NO_HINTS, **filters: Any
     ) -> str:
-        """Return the past sessions that match a query; `filters` are those of `Memory.search`, empty ones excepted."""
+        """Return the past sessions that match a query; `filters` are the filters of `Memory.search` that are set."""
         _check_max_tokens(max_tokens)
         memory = self._synced_memory()
         filters = {name: value for name, value in filters.items() if value}

@@ -31,8 +31,8 @@ def find_parent_context(session: Session, *, agent: str = "", call: str = "", up
     """Return the context of a conversation at the moment that the arguments select.
 
     `upto`: before the human message of that number, counted from 1. `agent`: when the conversation started the
-    sub-agent whose id starts so. `call`: when the conversation or one of its sub-agents made that call. Otherwise: when
-    it made the first call that is still open, for example to a sub-agent, or else now.
+    sub-agent whose id starts with it. `call`: when the conversation or one of its sub-agents made that call. Otherwise:
+    when it made the first call that is still open, for example to a sub-agent, or else now.
     """
     if upto is not None:
         return _context_before_prompt(session, upto)
@@ -118,7 +118,7 @@ def _with_messages(history: History, messages: list[Message]) -> History:
 
 
 def _find_subagent(session: Session, prefix: str) -> Session:
-    """Return the sub-agent with that id, or the only one whose id starts so."""
+    """Return the sub-agent with that id, or the only one whose id starts with `prefix`."""
     children = list(_iter_descendants(session))
     matches = [child for child in children if child.id.startswith(prefix)]
     matches = [child for child in matches if child.id == prefix] or matches

@@ -29,7 +29,7 @@ class ContentStore(Protocol):
         """Return the content whose id equals or starts with this id, or None. Raises `AmbiguousIdError`."""
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return those of the ids that are stored, unchanged."""
+        """Return the ids that are stored, unchanged."""
 
     def text(self, id: str) -> str:
         """Return the text of an id. Raises `NotStoredError` or `AmbiguousIdError`."""

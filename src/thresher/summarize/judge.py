@@ -90,7 +90,7 @@ def _format_chain(link: ToolUse) -> str:
 
 
 def _parse_verdicts(answer: str) -> set[int] | None:
-    """Return the numbers under `go` and not under `stay`; None if the answer has neither."""
+    """Return the numbers listed under `go` but not under `stay`; None if the answer has neither."""
     objects = _find_json_objects(strip_leading_thinking(answer)[-MAX_ANSWER_CHARS:])
     verdicts = [value for value in objects if "go" in value or "stay" in value]
     released = {number for value in verdicts for number in _parse_numbers(value.get("go"))}

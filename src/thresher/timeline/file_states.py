@@ -65,7 +65,7 @@ class FileKnowledge(Struct):
     """The last action that revealed something about the file, and its turn."""
     last_turn: int = 0
     invalidated_until: int = -1
-    """The last action whose tree invalidations this file reflects."""
+    """The last action up to which folder invalidations were applied to this file."""
     gaps: list[KnowledgeGap] = []
     open_gaps: list[KnowledgeGap] = []
 
@@ -109,7 +109,7 @@ class FileStateTracker:
         return lines
 
     def refresh_file(self, path: str) -> FileKnowledge:
-        """Return a file after applying the tree invalidations since it was last accessed."""
+        """Apply the folder invalidations since the last access to a file, and return the file."""
         file = self.files.get(path)
         if file is None:
             file = self.files[path] = FileKnowledge(path, gaps=[], open_gaps=[])

@@ -19,7 +19,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class PathIndex:
-    """The paths known so far."""
+    """The known paths."""
 
     def __init__(self) -> None:
         """Start without paths."""

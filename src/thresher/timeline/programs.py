@@ -86,7 +86,7 @@ MANIFESTS: dict[str, str] = {
     "uv": "pyproject.toml uv.lock",
     "poetry": "pyproject.toml poetry.lock",
 }
-"""The files that a change of dependencies writes."""
+"""Files that a program writes when it changes dependencies."""
 
 GIT_ANY_FILE_COMMANDS = re.compile(
     r"(?:pull|merge|rebase|cherry-pick|revert|am|apply|clean|bisect|read-tree|sparse-checkout)\b"

@@ -53,7 +53,7 @@ class FileActivity(Struct, frozen=True, rename={"first": "first_turn", "last": "
     last: int
     deleted: bool
     exact: bool
-    """Whether its final state is known."""
+    """True if its final state is known."""
 
 
 class FileState(Struct, frozen=True):
@@ -65,7 +65,7 @@ class FileState(Struct, frozen=True):
     """None if nothing is known, or if the file is deleted, which is an exact state."""
     exact: bool
     gaps: tuple[str, ...] = ()
-    """Why the state is not exact. The text marks unknown lines too."""
+    """Reasons why the state is not exact. The text marks unknown lines too."""
 
 
 class ChangelogEntry(Struct, frozen=True, rename=_CHANGE_KEYS):

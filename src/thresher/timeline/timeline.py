@@ -75,7 +75,7 @@ class Timeline:
         return tuple(_summarize_file(path, events, files[path]) for path, events in events_by_path.items())
 
     def events(self, path: str = "") -> tuple[FileEvent, ...]:
-        """Return all events, or those of one file, in order and including failed calls."""
+        """Return all events, or the events of one file, in order and including failed calls."""
         if not path:
             return tuple(self._events)
         full = self.resolve_path(path)

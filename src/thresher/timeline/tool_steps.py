@@ -90,7 +90,7 @@ def _flatten_segments(session: Session) -> tuple[History, list[int]]:
 
 
 def seconds_of(time: datetime | None) -> float:
-    """Return a time as seconds, with or without time zone; 0 if it is missing or out of range."""
+    """Return a time as seconds, with or without time zone; 0 if it is missing or invalid."""
     try:
         return time.timestamp() if time is not None else 0.0
     except (OverflowError, ValueError, OSError):

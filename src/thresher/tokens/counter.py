@@ -27,7 +27,7 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the counter; counters of equal name count alike."""
+        """Name of the counter; counters with the same name return the same counts."""
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens."""

@@ -74,7 +74,7 @@ def estimate_text(text: str) -> int:
 
 
 def count_features(text: str) -> list[int]:
-    """Return the counted features of a text, in the order of the weights, to fit new weights."""
+    """Count the features of a text, in the order of the weights. Used to fit new weights."""
     data = text.encode("utf-8", "surrogatepass")
     classes = data.translate(_CLASS_TABLE)
     return [len(data), *(classes.count(run) for run, _ in _ASCII_PATTERNS + _NON_ASCII_PATTERNS)]

@@ -116,12 +116,12 @@ def _load_file(path: Path) -> list[ModelInfo]:
         rows = _decode_rows(path)
     except (OSError, ValueError) as error:
         raise ModelCatalogError(
-            f"{path}: cannot be read as a model catalog ({error}); set in {MODELS_VARIABLE}"
+            f"`{path}` cannot be read as a model catalog: {error}; check the file or {MODELS_VARIABLE}"
         ) from error
     try:
         return msgspec.convert(rows, list[ModelInfo])
     except msgspec.ValidationError as error:
-        raise ModelCatalogError(f"{path}: invalid model: {error}; set in {MODELS_VARIABLE}") from error
+        raise ModelCatalogError(f"`{path}`: invalid model: {error}; check the file or {MODELS_VARIABLE}") from error
 
 
 def _decode_rows(path: Path) -> Any:

@@ -149,7 +149,7 @@ def _countable_text(item: Text | Unknown) -> str:
 
 
 def default_token_weights(model: str = "", counter: str = "auto") -> TokenWeights:
-    """Return the cached weights of a model in the catalog; for an unknown model those of o200k."""
+    """Return the cached weights of a model in the catalog; for an unknown model, the weights of o200k."""
     return _cached_token_weights(model, counter)
 
 

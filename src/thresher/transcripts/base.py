@@ -47,7 +47,7 @@ class TranscriptFormat(Struct, frozen=True):
     resume: str = ""
     """Command that resumes a session, with `{id}` or `{file}` in it."""
     wire: str = "openai-chat"
-    """Default dialect to write a session for: the one that its agent uses."""
+    """Default dialect to convert a session to: the one that its agent uses."""
     layouts: str = ""
     """Short list of the agent's file layouts that are read."""
     holds: tuple[Capability, ...] = ()

@@ -26,7 +26,7 @@ def _read(source: SourceFile) -> list[Session]:
     document = source.read_document()
     rows = document.get("messages") if isinstance(document, dict) else None
     if not isinstance(rows, list):
-        raise ReadError(f"`{source.path}` holds no list of `messages`; is it a mini-swe-agent trajectory?")
+        raise ReadError(f"`{source.path}` contains no list of `messages`: is it a mini-swe-agent trajectory?")
     messages = [_parse_row(row, source.at(number)) for number, row in enumerate(rows, 1)]
     return [
         make_session(

@@ -40,9 +40,9 @@ def read(
         if len(matches) == 1:
             return matches[0]
     if not ids:
-        raise ReadError(f"`{path}` holds no session" + (f" `{session}`" if session else ""))
+        raise ReadError(f"`{path}` contains no session" + (f" `{session}`" if session else ""))
     listed = ", ".join(ids[:MAX_LISTED_IDS]) + (", …" if len(ids) > MAX_LISTED_IDS else "")
-    problem = f"holds {len(ids)} sessions" if session is None else f"holds no single session `{session}`"
+    problem = f"contains {len(ids)} sessions" if session is None else f"contains no single session `{session}`"
     raise ReadError(f"`{path}` {problem}: use `read_all(path)`, or `read(path, session=ID)` with one of {listed}")
 
 
@@ -59,7 +59,7 @@ def read_all(
     try:
         return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _read_dialect_sessions(source, chosen)
     except RecursionError as error:
-        raise ReadError(f"`{source.path}` holds values that are nested too deeply") from error
+        raise ReadError(f"`{source.path}` contains values that are nested too deeply") from error
 
 
 def list_session_versions(path: str | os.PathLike[str], *, format: str | None = None) -> Mapping[str, str] | None:

@@ -70,7 +70,7 @@ _RENAMED_METHODS = {
 
 
 class SourceFile:
-    """A file that a reader reads, with the problems met so far."""
+    """A file that a reader reads, with the problems found in it."""
 
     def __init__(
         self, path: Path, limits: ReadLimits | None = None, is_wanted: Callable[[str], bool] | None = None

@@ -87,7 +87,7 @@ class CallThread:
         self.prefix_hashes.append(hash((self.prefix_hashes[-1] if self.prefix_hashes else 0, entry.fingerprint)))
 
     def restate_answer(self, restated: Sequence[MarkedMessage]) -> None:
-        """Replace the fingerprints of the last answer by those of the messages that a later input repeats it as."""
+        """Replace the fingerprints of the last answer by the form in which a later input repeats it."""
         answer = [message for entry in self.entries[self.answer_start :] for message in entry.messages]
         del self.entries[self.answer_start :], self.prefix_hashes[self.answer_start :]
         for number, entry in enumerate(restated):

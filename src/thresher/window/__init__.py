@@ -1,4 +1,4 @@
-"""Runtime for an agent's loop: decides when a replan pays and keeps the cached prefix stable.
+"""Runtime for an agent's loop: decides when a replan pays off and keeps the cached prefix stable.
 
 Input: each request of a loop, in the format of its API. Output: the same request within its token budget, with the
 prefix that was sent before, and one event per replan. Removed content goes to the content store, decisions go to the

@@ -1,6 +1,6 @@
-"""A conversation so far: the rows that the agent gave, and the rows that the window sends for them.
+"""A conversation: the rows that the agent passed in, and the rows that the window sends for them.
 
-The sent rows are a function of the given rows and of the newest replan that covers them. Rows up to that replan are
+The sent rows depend only on the rows of the agent and on the newest replan that covers them. Rows up to that replan are
 repaired, edited and encoded; later rows go out unchanged. A conversation that grows parses only its new rows. One that
 is rebuilt from the same rows and the same ledger sends the same bytes.
 """
@@ -112,7 +112,7 @@ class WindowConversation:
                 self.changed_fields = {key: encoded.get(key) for key in fields}
             encoded = encoded[request.dialect.messages_field]
         self.slots = _match_rows(encoded, request.plain_rows()[:rows] if rows else [])
-        """For each row to send: the index of an unchanged row of the request, or an encoded row."""
+        """Rows to send: each is an encoded row, or the index of a row of the request that is sent unchanged."""
         self.stable_rows = max(
             (count for count, slot in enumerate(self.slots, 1) if type(slot) is not int), default=len(self.slots)
         )

@@ -23,7 +23,7 @@ Trigger = Literal[
     "helper",
     "external",
 ]
-"""Reason for the timing: the replan pays; the cache is cold; a new human message; the high water mark; the prefix
+"""Reason for the timing: the replan pays off; the cache is cold; a new human message; the high water mark; the prefix
 changes anyway; the request exceeds the budget; a result is too large; the history was broken; no legal request fits;
 the store failed; a summarizer or a judge failed; another process decided, or the conversation was rewound."""
 

@@ -30,7 +30,7 @@ class WindowOptions(PlanOptions, total=False):
     """Options of `Window`, besides its policy."""
 
     prices: Prices | None
-    """Prices of tokens. By default those of the model."""
+    """Prices of tokens. By default the model's prices."""
     store: ContentStore | None
     """Store of removed content. By default the one in `THRESHER_HOME`."""
     ledger: str | Path | Ledger | None
@@ -38,7 +38,7 @@ class WindowOptions(PlanOptions, total=False):
     format: str | None
     """Dialect of the messages. By default it is detected."""
     thresholds: Thresholds | None
-    """When a replan pays. By default the settings in `thresher.toml` and the environment apply."""
+    """Conditions for a replan. By default the settings in `thresher.toml` and the environment apply."""
     on_overflow: OnOverflow
     """If no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
     cache_breakpoints: CacheBreakpointMode
@@ -49,7 +49,7 @@ class WindowOptions(PlanOptions, total=False):
     summarizer: Summarizer | None
     """Writes summaries with a model. By default summaries need no model."""
     summaries: SummaryTiming
-    """When the summarizer runs: in the `"background"` (default), `"blocking"` the loop, or `"never"`."""
+    """Timing of the summarizer: in the `"background"` (default), `"blocking"` the loop, or `"never"`."""
     judge: Judge | None
     """Decides which tool chains to keep; the loop waits for it."""
     on_event: Callable[[WindowEvent], None] | None

@@ -184,7 +184,7 @@ def truncate_oversized_results(context: ReplanContext, target: int, limit: int) 
 
 
 def select_window_policies(label: str, policies: tuple[Policy, ...], age: int) -> tuple[Policy, ...]:
-    """Return the policies that clear content as soon as it pays; `auto` adds content that is rarely used again."""
+    """Return the policies that clear content as soon as that pays off; `auto` also clears rarely used content."""
     if label != AUTO_POLICY:
         return policies
     return (*policies, *(make_policy(name, **options) for name, options in presets.make_clearing_steps(age)))

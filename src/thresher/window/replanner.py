@@ -45,7 +45,7 @@ from thresher.window.veto import EditVeto
 
 
 class Replanner:
-    """Replans the conversations of a window when a replan pays, is free, or is necessary."""
+    """Replans the conversations of a window when a replan pays off, is free, or is necessary."""
 
     def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
         """Start a new window, or resume from a `ledger`; see `WindowOptions` for the options.
@@ -155,7 +155,7 @@ class Replanner:
         now: float,
         build_context: Callable[[], ReplanContext],
     ) -> ReplanDecision | None:
-        """Return a replan that pays, if there is one, and add this call to the avoidable cost."""
+        """Return a replan that pays off, if there is one, and add this call to the avoidable cost."""
         prices, thresholds, state = self.prices, self._thresholds, self._cache.state
         best, clearable = estimate_clearing(conversation, prices, thresholds, cached, thresholds.kept_age(self.budget))
         state.avoidable_cost += prices.read * clearable / 1_000_000

@@ -144,7 +144,7 @@ def resolve_window_dialect(name: str) -> Dialect:
     dialect = find_format(name)
     if not isinstance(dialect, Dialect):
         raise FormatError(
-            f"a window needs messages of an API, and `{name}` is a transcript format: "
+            f"a window accepts API messages only, but `{name}` is a transcript format; "
             "read the transcript and emit its history first"
         )
     return dialect

@@ -19,7 +19,7 @@ from thresher.window.ledger import Ledger
 
 SUMMARY_FACT_PREFIX = "summary:"
 SummaryTiming = Literal["background", "blocking", "never"]
-"""When the summarizer runs: while the loop continues, before it continues, or never because `fill` provides texts."""
+"""Timing of the summarizer: while the loop continues, before it continues, or never because `fill` provides texts."""
 
 
 class SummaryJobs:

@@ -1,4 +1,4 @@
-"""The decision to replan: because the request does not fit, because a replan pays, or because it is free."""
+"""The decision to replan: because the request does not fit, because a replan pays off, or because it is free."""
 
 from msgspec import Struct
 
@@ -84,7 +84,7 @@ def estimate_clearing(
 def is_replan_worthwhile(
     break_even: BreakEven | None, further: int, avoidable_cost: float, thresholds: Thresholds
 ) -> bool:
-    """Return True if a replan pays now.
+    """Return True if a replan pays off now.
 
     A replan that costs something waits until the avoidable cost of re-reading is as high. Then waiting was not an
     expensive mistake, and neither is the replan if the conversation ends soon.

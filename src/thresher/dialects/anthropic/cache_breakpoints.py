@@ -48,11 +48,11 @@ def place_cache_breakpoints(
     previous: int = 0,
     own: bool | None = None,
 ) -> Any:
-    """Return the messages or request body with breakpoints where they pay; the argument is never modified.
+    """Return the messages or request body with breakpoints where they save cost; the argument is never modified.
 
     `stable` is the number of leading rows that stay unchanged until the next replan, `previous` the number of leading
     rows that are the same as in the last request. `own` states whether the messages contain the user's breakpoints; by
-    default they are searched.
+    default, the messages are searched for them.
 
     "auto" adds breakpoints only to a request body without any of the user's: tools and system of a bare list are
     unknown. "place" removes the user's breakpoints from the messages, including the body's automatic one, and keeps

@@ -18,7 +18,7 @@ from thresher.model import Message, Place, VendorExtras
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
-"""Starts like a failure in a dialect without an error flag, so its token count is that of the emitted text."""
+"""Has the `Error:` prefix of dialects without an error flag, so its token count is that of the emitted text."""
 ORPHAN_RESULT_LABEL = "[result of an unknown call]"
 REPEATED_RESULT_LABEL = "[another result of a call answered before]"
 MAX_CALL_ID_LENGTH = 40
@@ -250,7 +250,7 @@ class _CallIdGenerator:
 
 
 def _without_missing_id_note(pocket: VendorExtras | None) -> VendorExtras | None:
-    """Return the extras without the note that the id was missing."""
+    """Return the vendor extras without the layout note of a missing id."""
     if pocket is None:
         return None
     shape = " ".join(word for word in pocket.shape.split() if word not in ("no-id", "nameless"))

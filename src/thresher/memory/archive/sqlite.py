@@ -235,7 +235,7 @@ class SqliteArchive:
         return layout
 
     def put_session(self, row: StoredSession, layout: bytes | None = None) -> int:
-        """Insert a session with key 0, or update the one with the given key; return the key."""
+        """Insert the session if its key is 0, otherwise update the stored one; return the key."""
         facts = {column: getattr(row.session, column) for column in _FACTS}
         facts |= {"started": _to_iso(row.session.started), "ended": _to_iso(row.session.ended)}
         columns = facts | dict(zip(_COLUMNS[len(_FACTS) :], row[1:], strict=True))

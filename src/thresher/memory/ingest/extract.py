@@ -51,7 +51,7 @@ class IngestJob(NamedTuple):
     only_parts_changed: bool = False
     """True if the file itself is unchanged, but one of its parts changed."""
     whole: str = ""
-    """Deleted main file with which this file was read before."""
+    """Main file, now deleted, that this file was part of when it was last read."""
     stored: Mapping[SessionName, StoredDigests] = {}
     """Digests of its stored sessions."""
     already_read: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ def prepare_sessions(
 ) -> Iterator[PreparedSession]:
     """Prepare the sessions of a file, each before its sub-agents.
 
-    `marks` are the versions that a multi-session file states for its sessions.
+    `versions` are the versions of the sessions in a multi-session file, as the file records them.
     """
     ordinals: dict[tuple[str, str, str], int] = {}
     queue = [(session, -1) for session in reversed(sessions)]

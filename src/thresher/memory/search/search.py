@@ -179,7 +179,7 @@ class HitBuilder:
     def rerank(
         self, ranked: Sequence[RankedSession], wanted: int, texts: Sequence[IndexHit], makers: Collection[int]
     ) -> list[RankedSession]:
-        """Move sessions that only asked the question behind the others, except for `makers`."""
+        """Rank sessions that only ask the same question last, except for `makers`, which made the commit."""
         if self._runner.query.rank == "matches":
             return list(ranked)
         head = list(ranked[: wanted + LOOKAHEAD_SESSIONS])

@@ -143,7 +143,7 @@ def _group(name: str) -> list[str]:
 
 
 def _current_name(name: str) -> str:
-    """Return a name with the current name of its policy; a preset of the user keeps its name."""
+    """Replace an old policy name in a strategy name by the current one; a user's preset keeps its name."""
     policy, brace, thresholds = name.partition("{")
     return name if policy in load_settings().presets else current_policy_name(policy) + brace + thresholds
 

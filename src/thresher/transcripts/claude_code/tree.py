@@ -91,7 +91,7 @@ class _OffPathNodes:
         self.by_message.pop("", None)
 
     def restore_to_path(self, path: list[ClaudeNode], remaining: dict[str, ClaudeNode]) -> list[ClaudeNode]:
-        """Return the path with the other lines of its messages, in the order of the file."""
+        """Add the other lines of its messages to a path; return all lines in the order of the file."""
         assistant_nodes = [node for node in path if node.row.type == "assistant"]
         ids = dict.fromkeys(as_text(node.row.message.id) for node in assistant_nodes)
         restored = [node for id_ in ids for node in self.by_message.get(id_, ()) if node.id in remaining]

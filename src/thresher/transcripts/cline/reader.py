@@ -145,7 +145,7 @@ def _message_number(message: Message) -> int:
 
 
 def _build_compacted_messages(reader: "ClineReader", compaction: ClineCompaction, seen: set[str]) -> list[Message]:
-    """Return the messages that the core sends instead of those so far: a summary and some of them again."""
+    """Return the messages that the core sends instead of the earlier ones: a summary and some repeated messages."""
     inner = ClineReader(reader.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
     messages = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, as_dict(row))]
     return [replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in seen) for m in messages]

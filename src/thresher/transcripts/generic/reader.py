@@ -178,7 +178,7 @@ def _read(source: SourceFile) -> list[Session]:
     """Read one session per conversation."""
     sessions = list(_read_sessions(source))
     if not sessions:
-        raise UnknownFormatError(f"`{source.path}` holds no list of messages with a speaker and content")
+        raise UnknownFormatError(f"`{source.path}` contains no list of messages with a speaker and content")
     counts = Counter(session.id for session in sessions)
     stem = source.stem
     for number, session in enumerate(sessions):

@@ -78,7 +78,7 @@ class OpenHandsRun(NamedTuple):
 
 
 def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Sequence[OpenHandsEvent]) -> Session:
-    """Build the session from its events, without problems: the caller adds those of the source."""
+    """Build the session from its events; the caller adds the problems of the source."""
     own, delegated = _split_delegates(events) if run.can_delegate else ([*events], [])
     prompter: Author = "model" if run.parent else "human"
     conversation = OpenHandsConversation(source, run.model_info, prompter)
@@ -210,7 +210,7 @@ class ReplyGroup:
         return [replace(self.message, parts=parts), *self.results_by_call_id.values()]
 
     def as_carried(self) -> "ReplyGroup":
-        """Return a copy with all messages carried."""
+        """Return a copy with all messages marked as carried."""
         carried = ReplyGroup(replace(self.message, carried=True))
         carried.calls = [*self.calls]
         results = mark_carried(self.results_by_call_id.values())
@@ -245,14 +245,14 @@ class OpenHandsConversation:
         self._reviewed_count = 0
 
     def histories(self) -> list[History]:
-        """Return all segments so far."""
+        """Return all segments of the events that were added."""
         return [History(tuple(segment)) for segment in (*self._segments, self._current_messages())]
 
     def _current_messages(self) -> list[Message]:
         return [message for group in self._groups for message in group.messages()]
 
     def add_events(self, events: Iterable[OpenHandsEvent]) -> dict[str, str]:
-        """Add events and return, for each, the ID of the last message so far."""
+        """Add events and return, for each, the ID of the last message after it."""
         latest: dict[str, str] = {}
         for event in events:
             try:

@@ -70,7 +70,7 @@ def _read(source: SourceFile) -> list[Session]:
     attempts = [as_dict(attempt) for attempt in list_at(document, "attempts")]
     chosen, others = _select_attempt(document, attempts)
     if not (list_at(chosen, "history") or list_at(chosen, "trajectory")):
-        raise ReadError(f"`{source.path}` holds no `history` and no `trajectory`; is it a SWE-agent run?")
+        raise ReadError(f"`{source.path}` contains no `history` and no `trajectory`: is it a SWE-agent run?")
     reader = SweAgentReader(source, chosen)
     messages = reader.messages()
     branches = [*reader.branches]
