@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_window import PATIENT, Loop, triggers, window
+from test_window import PATIENT, Loop, make_window, triggers
 
 from thresher.edits import Drop, Replace, Summarize, Truncate
 from thresher.errors import OptionError
@@ -41,11 +41,11 @@ def test_old_names_of_thresholds_and_events_warn_and_work() -> None:
     assert old == Thresholds(keep_calls=1, min_saving=50, patience=0)
     with pytest.warns(DeprecationWarning, match="keep_calls"):
         assert old.age == 1  # type: ignore[attr-defined]
-    loop, one = Loop(), window(thresholds=old)
+    loop, window = Loop(), make_window(thresholds=old)
     for call in range(8):
         loop.step()
-        one.fit(loop.messages, at=call)
-    event = one.events[0]
+        window.fit(loop.messages, at=call)
+    event = window.events[0]
     with pytest.warns(DeprecationWarning, match="removed_ids"):
         assert event.elided == event.removed_ids
     with pytest.warns(DeprecationWarning, match="reason"):
@@ -54,11 +54,11 @@ def test_old_names_of_thresholds_and_events_warn_and_work() -> None:
 
 def test_a_window_resumes_from_a_ledger_with_old_names(tmp_path: Path) -> None:
     file = tmp_path / "ledger"
-    loop, one = Loop(), window(ledger=file, thresholds=PATIENT)
+    loop, window = Loop(), make_window(ledger=file, thresholds=PATIENT)
     for call in range(30):
         loop.step()
-        sent = one.fit(loop.messages, at=call)
-    assert "break_even" in triggers(one)
+        sent = window.fit(loop.messages, at=call)
+    assert "break_even" in triggers(window)
     old_kinds = {new: old for old, new in RENAMED_EDIT_KINDS.items()}
     old_triggers = {new: old for old, new in RENAMED_TRIGGERS.items()}
     rewritten = 0
@@ -71,7 +71,7 @@ def test_a_window_resumes_from_a_ledger_with_old_names(tmp_path: Path) -> None:
                 edit["kind"] = old_kinds.get(edit["kind"], edit["kind"])
             database.execute("UPDATE epochs SET body = ? WHERE number = ?", (json.dumps(row).encode(), number))
     assert rewritten
-    again = window(ledger=file, store=one.store, thresholds=PATIENT)
+    again = make_window(ledger=file, store=window.store, thresholds=PATIENT)
     assert again.fit(loop.messages, at=30) == sent
     assert again.events == []
 
