@@ -18,6 +18,8 @@ ThresherError
 └── SummaryError    a model that returned no summary
 """
 
+from collections.abc import Iterable
+
 
 class ThresherError(Exception):
     """Base of all errors; the message names the problem, its location, and the next step."""
@@ -54,3 +56,11 @@ class BudgetError(ThresherError):
         """`smallest` is the smallest size that any edits can reach, in tokens."""
         super().__init__(message)
         self.smallest = smallest
+
+
+def suggest_name(unknown: str, names: Iterable[str]) -> str:
+    """Return a question with the most similar name, such as " Did you mean `smart`?"; empty if none is similar."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    close = get_close_matches(unknown, list(names), 1)
+    return f" Did you mean `{close[0]}`?" if close else ""

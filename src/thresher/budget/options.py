@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from thresher.edits import ThinkingRule
-from thresher.errors import OptionError
+from thresher.errors import OptionError, suggest_name
 from thresher.tokens import TokenWeights
 
 
@@ -46,8 +46,5 @@ def check_option_names(given: Iterable[str], known: Iterable[str], origin: str =
     names = list(known)
     for name in given:
         if name not in names:
-            from difflib import get_close_matches  # noqa: PLC0415 - only for an error
-
-            close = get_close_matches(name, names, 1)
-            hint = f" Did you mean `{close[0]}`?" if close else ""
+            hint = suggest_name(name, names)
             raise OptionError(f"{origin}unknown option `{name}`.{hint} Valid options: {', '.join(names)}")

@@ -18,7 +18,7 @@ from thresher.budget.options import FilterOptions, check_option_names
 from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import rename_options, update_options
-from thresher.errors import OptionError
+from thresher.errors import OptionError, suggest_name
 from thresher.policies import Policy
 from thresher.policies.table import (
     RENAMED_POLICIES,
@@ -95,8 +95,9 @@ class Settings:
         if preset not in known:
             if is_policy(preset):
                 return ((preset, {}),)
-            names = ", ".join((*known, *policy_names()))
-            raise OptionError(f"unknown preset or policy `{preset}`. Valid names: {names}")
+            names = list(dict.fromkeys((*known, *policy_names())))
+            hint = suggest_name(preset, names)
+            raise OptionError(f"unknown preset or policy `{preset}`.{hint} Valid names: {', '.join(names)}")
         steps: list[PolicyStep] = []
         for name, options in known[preset]:
             current = current_policy_name(name)

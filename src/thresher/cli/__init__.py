@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 
-from thresher.errors import OptionError, ThresherError
+from thresher.errors import OptionError, ThresherError, suggest_name
 
 COMMAND_GROUPS = {
     "Get started": {"demo": "Try Thresher on sample sessions."},
@@ -74,11 +74,8 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Split the arguments into a command and its own arguments; suggest a name for an unknown one."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"Did you mean `{close[0]}`?" if close else f"Valid commands: {', '.join(COMMANDS)}."
-            raise click.UsageError(f"Unknown command `{args[0]}`. {hint}", ctx)
+            hint = suggest_name(args[0], COMMANDS) or f" Valid commands: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -13,7 +13,7 @@ from msgspec import ValidationError, convert
 
 from thresher.deprecation import rename_value, update_options
 from thresher.dialects.plugins import POLICY_GROUP, load_plugins
-from thresher.errors import OptionError
+from thresher.errors import OptionError, suggest_name
 from thresher.policies.base import Policy
 
 POLICIES: dict[str, str] = {
@@ -77,7 +77,8 @@ def policy_class(name: str) -> Any:
         return getattr(import_module(module), attribute)
     if name in _plugin_policies():
         return _plugin_policies()[name]
-    raise OptionError(f"unknown policy `{name}`. Valid policies: {', '.join(policy_names())}")
+    names = policy_names()
+    raise OptionError(f"unknown policy `{name}`.{suggest_name(name, names)} Valid policies: {', '.join(names)}")
 
 
 def policy_options(name: str) -> dict[str, Any]:

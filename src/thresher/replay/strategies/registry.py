@@ -22,7 +22,7 @@ import msgspec
 
 from thresher.budget import PRESETS, load_settings
 from thresher.budget.settings import parse_thresholds
-from thresher.errors import OptionError
+from thresher.errors import OptionError, suggest_name
 from thresher.policies import Policy
 from thresher.policies.table import current_policy_name, policy_names
 from thresher.replay.cost import Rates, rates_for_model
@@ -161,8 +161,8 @@ def _find_factory(name: str) -> StrategyFactory:
     if (seed := _parse_seed(name)) is not None:
         return lambda budget, _: baselines.random_strategy(budget, seed)
     raise OptionError(
-        f"unknown policy `{name}`. Available: {', '.join(strategies)}, the groups {', '.join(GROUPS)}, "
-        "or `path/to/policy.py:name`."
+        f"unknown policy `{name}`.{suggest_name(name, strategies)} Valid policies: {', '.join(strategies)}, "
+        f"the groups {', '.join(GROUPS)}, or `path/to/policy.py:name`."
     )
 
 
