@@ -42,7 +42,7 @@ def test_model_rates_are_relative_to_its_input_price(
 
 
 def test_model_without_a_longer_cache_is_an_error() -> None:
-    with pytest.raises(OptionError, match="no one-hour cache"):
+    with pytest.raises(OptionError, match="does not support a one-hour cache"):
         rates_for_model(known("gemini-2.5-pro"), hour=True)
 
 

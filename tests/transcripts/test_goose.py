@@ -240,7 +240,7 @@ def test_another_programs_database_is_not_detected_as_goose(tmp_path: Path) -> N
             "CREATE TABLE sessions (id TEXT, title TEXT); CREATE TABLE messages (id TEXT, body TEXT)"
         )
     assert th.sniff(tmp_path / "sessions.db") is None
-    with pytest.raises(ReadError, match="no tables of goose"):
+    with pytest.raises(ReadError, match="has no goose tables"):
         th.read_all(tmp_path / "sessions.db", format="goose")
 
 

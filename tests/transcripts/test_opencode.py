@@ -396,7 +396,7 @@ def test_a_store_that_was_briefly_unreadable_is_not_treated_as_empty(tmp_path: P
     source.tables = {}
     assert [len(session.history) > 0 for session in FORMAT.read(source)] == [True] * 3
     other = store(tmp_path / "other", "DROP TABLE message", "DROP TABLE session_message")
-    with pytest.raises(th.ThresherError, match="no tables of opencode"):
+    with pytest.raises(th.ThresherError, match="has no opencode tables"):
         th.read_all(other, format="opencode")
 
 

@@ -63,7 +63,7 @@ def escalate_to_budget(
     force: bool = False,
     shape: EditTransform | None = None,
 ) -> PlanDraft:
-    """Return the closed draft with as few further edits as needed to fit, or the smallest one if none fits."""
+    """Add as few edits as needed to fit, and return the closed draft; if none fits, return the smallest one."""
     draft = draft.copy()
     closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
     if closed.tokens <= budget:

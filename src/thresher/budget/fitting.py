@@ -41,7 +41,7 @@ DEFAULT_CONTEXT_WINDOW = 200_000
 
 
 NON_SETTINGS = ("thinking", "counter", "scale")
-"""Options that only the call can set, not a file or the environment."""
+"""Options that can only be set in the call, not in a file or the environment."""
 
 
 class FitResult(Struct, frozen=True):

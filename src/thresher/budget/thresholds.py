@@ -25,7 +25,7 @@ class Thresholds:
     high_water: float = 0.9
     """Share of the budget at which a window replans regardless of the cost: the high-water mark."""
     low_water: float = 0.5
-    """Target share of the budget after that; more stays if `keep_calls` requires it."""
+    """Share of the budget that such a replan aims for; more stays if `keep_calls` requires it."""
     min_saving: int = 1_000
     """Minimum tokens that a replan must save."""
     patience: float = 0.6
@@ -45,7 +45,7 @@ class Thresholds:
             raise OptionError(f"`prompt_patience_share` must be above 0 and at most 1, got {got}")
         if not 0 < self.low_water <= self.high_water <= 1:
             raise OptionError(
-                "`low_water` and `high_water` must be shares of the budget, `low_water` at most `high_water`, "
+                "`low_water` and `high_water` must be above 0 and at most 1, with `low_water` <= `high_water`, "
                 f"got {self.low_water} and {self.high_water}"
             )
         for name in ("min_saving", "patience", "min_expected_calls", "keep_calls"):

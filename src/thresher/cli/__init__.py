@@ -1,6 +1,6 @@
 """The command line: one module per command, imported when that command runs.
 
-Exit codes: 0 for success, 1 when a command found something wrong, 2 for wrong use.
+Exit codes: 0 for success, 1 for a problem or no result, 2 for invalid usage.
 """
 
 import sys
@@ -90,7 +90,7 @@ def cli(context: click.Context, as_json: bool) -> None:
     command, it prints an overview of them. SESSION in a command is a file or the
     first characters of a session id. `thresher COMMAND --help` explains a command.
 
-    Exit codes: 0 success, 1 something wrong or nothing found, 2 wrong use.
+    Exit codes: 0 success, 1 problem or nothing found, 2 invalid usage.
 
     \b
     Examples:

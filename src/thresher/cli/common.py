@@ -117,7 +117,7 @@ def write_output_file(output: Path, text: str, source: str = "", *, errors: str 
 
 
 def check_writable(output: Path) -> None:
-    """Raise OptionError for an unwritable file, before long work rather than after it."""
+    """Raise `OptionError` for an unwritable file before the long work, not after it."""
     folder = output.parent
     if not folder.is_dir():
         raise OptionError(

@@ -21,8 +21,8 @@ DIALECTS = format_names("wire")
 @click.option(
     "--body/--list",
     default=None,
-    help="Write a request body, or a list of messages. Default: the form of the input; a body if the API keeps the "
-    "system prompt outside the messages.",
+    help="Write a request body, or a list of messages. Default: the form of the input, but a body if the "
+    "API keeps the system prompt outside the messages.",
 )
 @whole_option
 @output_option

@@ -35,7 +35,7 @@ def suggest_searches(memory: "Memory", results: "SearchResults", text: str, *, b
 
 
 def format_missing_page(results: "SearchResults", sessions: int) -> str:
-    """Explain that a page is past the last one, for pages of `sessions` sessions."""
+    """Explain that the requested page is after the last one; a page has `sessions` sessions."""
     pages = min(-(-results.found // sessions), results.page - 1)
     found = plural(results.found, "session")
     return f"page {results.page} does not exist; matches in {found} fill {plural(pages, 'page')}"

@@ -21,7 +21,7 @@ from thresher.cli.sources import SessionSources
     default="",
     envvar="THRESHER_MCP_TOKEN",
 )
-@option("--session SESSION", "Session that all calls come from: an id or a file. Default: found per call.", default="")
+@option("--session SESSION", "The calling session: an id or a file. Default: detected for each call.", default="")
 @option(
     "--project DIR",
     "Folder that the calling session works in. Default: the current folder.",

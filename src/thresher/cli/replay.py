@@ -97,7 +97,7 @@ def replay_command(
     files, named = sources.list_files(paths), [*paths, *sources.extra]
     if not files:
         where = ", ".join(f"`{path}`" for path in named) or "the folders of known agents on this machine"
-        raise ReadError(f"no session files found in {where}. Name others: `thresher replay PATH`")
+        raise ReadError(f"no session files found in {where}. Pass other paths: `thresher replay PATH`")
     with exit_on_interrupt():
         results, missing = _run_sweep(files, policies, _parse_budgets(budgets), prices, jobs or os.cpu_count() or 1)
     has_failures = report_replay_failures(results.failures, named)

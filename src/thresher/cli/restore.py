@@ -16,8 +16,8 @@ from thresher.cli.options import json_option, output_option
 def restore_command(part_id: str, output: Path | None, as_json: bool) -> None:
     """Print the text behind a placeholder.
 
-    PART_ID is the id in the placeholder, such as t1:0123456789abcdef, or its first eight digits. The text is byte for
-    byte what was removed.
+    PART_ID is the id in the placeholder, such as t1:0123456789abcdef, or its first eight digits. The output equals
+    the removed text, byte for byte.
 
     \b
     Examples:

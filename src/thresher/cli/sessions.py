@@ -22,7 +22,7 @@ def sessions_command(
 ) -> None:
     """List the sessions on this machine.
 
-    With PATHS (files or folders), list the sessions there instead. The newest comes first. Exits 1 if it
+    With PATHS (files or folders), list the sessions there instead. The newest session comes first. Exits 1 if it
     cannot read a file, and lists the others.
 
     \b

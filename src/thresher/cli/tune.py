@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @option("--budget -b TOKENS", "Maximum size of a request: 120k. Default: the search chooses a budget as well.")
 @option(
     "--served PERCENT",
-    "Of the turns that use earlier text, the share whose request must still contain all of it.",
+    "Minimum share of served turns: of the turns that use earlier text, those whose request contains all of it.",
     type=click.FloatRange(0, 100),
     default=95,
 )
@@ -102,7 +102,7 @@ def tune_command(
 
 
 def _check_output(output: Path, *, force: bool) -> None:
-    """Refuse an unwritable path before the search rather than after it."""
+    """Raise an error for an unwritable path before the search, not after it."""
     if output.exists() and not force:
         from thresher.render.tune import existing_file_notice
 

@@ -27,9 +27,9 @@ class TokenFrame(NamedTuple):
     call: int = 12
     result: int = 10
     tools: int = 0
-    """Added once if any tool is offered."""
+    """Tokens added once per request if it has tools."""
     factor: float = 1.0
-    """Tokens per o200k token, if no model is named."""
+    """Ratio of this API's tokens to o200k tokens, used if no model is named."""
 
 
 class Dialect(Struct, frozen=True):
@@ -69,9 +69,9 @@ class Dialect(Struct, frozen=True):
     request_thinking_drop: Callable[[Any], dict[str, Any] | None] | None = None
     """Ask the API to drop thinking that an edit invalidated; None if it cannot."""
     token_frame: TokenFrame | None = None
-    """Measured on recorded usage; None: use the smallest known."""
+    """Token overhead, measured on recorded usage; None means that the smallest known overhead is used."""
     links_steps: bool = False
-    """True if a rule relates a step to others than its neighbors."""
+    """True if a rule also relates a step to steps that are not adjacent."""
     has_item_ids: bool = False
     """True if messages and parts have unique ids of their own."""
     reasoning_needs_next_item: bool = False

@@ -68,7 +68,7 @@ class PlanDraft:
         self.held_places: set[Place] = set()
         """Places edited by an earlier plan. Later messages are answers to the edited history."""
         self._resumed_decisions: dict[Place, PartDecision] = {}
-        """Decisions of that plan, which a withdrawn later edit falls back to."""
+        """Decisions of the earlier plan, which apply again when a later edit is withdrawn."""
         self._requested_drops: dict[Occurrence, set[Place]] = {}
         """Drops requested for members of a summary, by its first target."""
         self._parts_left = [len(message.parts) for message in history.messages]
@@ -86,7 +86,7 @@ class PlanDraft:
             self.add(edit)
 
     def resume(self, edits: Iterable[Edit], *, held: bool = True) -> None:
-        """Repeat edits of an earlier plan byte for byte, as far as the history still has all their targets.
+        """Repeat edits of an earlier plan byte for byte, if the history still has all their targets.
 
         They are `held` if later messages answered the edited history; otherwise they count as new edits.
         """
@@ -262,7 +262,7 @@ class PlanDraft:
         return sorted(whole)
 
     def _can_summarize(self, place: Place) -> bool:
-        """Return whether a part is neither edited away nor a summary, which some APIs return as text."""
+        """Return whether a part stays and is not a summary, which some APIs return as text."""
         decision, part = self.decisions.get(place), self.history.part(place)
         if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self._placeholders):
             return False

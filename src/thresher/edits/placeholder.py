@@ -21,7 +21,7 @@ _OLD_PLACEHOLDER_ARGUMENT = "left_out"
 ID_SLOT = "t1:................"
 """Temporary id in a note until the real id is known. It has the same length, so that limits hold."""
 SUMMARY_END = "[/thresher]"
-"""Ends a summary, so that text after it is not attributed to the summary."""
+"""Marker at the end of a summary, so that text after the summary is not attributed to it."""
 _PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,2000}\]")
 _WHOLE_PLACEHOLDER = re.compile(rf"\s*{_PLACEHOLDER.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?\s*")
 MAX_LABEL_LENGTH = 80

@@ -15,7 +15,7 @@ from thresher.tokens import TokenWeights
 
 
 class Refusal(Struct, frozen=True):
-    """Refused edits of one policy, with the reason."""
+    """Number of edits of one policy that were refused for the same reason."""
 
     policy: str
     reason: str
@@ -23,7 +23,7 @@ class Refusal(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Edits that satisfy all rules, and the tokens before and after them."""
+    """Edits that satisfy all rules, with the token counts before and after applying them."""
 
     edits: tuple[Edit, ...]
     tokens_before: int

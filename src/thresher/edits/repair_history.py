@@ -60,7 +60,7 @@ def _where(one: Repair) -> tuple[int, int]:
 
 
 def _next_step(violations: Sequence[Violation]) -> tuple[RepairStep, list[Violation]]:
-    """Return the first repair step with violations, and those violations."""
+    """Return the first repair step that has violations to resolve, and these violations."""
     steps = [_repair_steps(one.dialect)[one.rule] for one in violations]
     first = min(steps, key=lambda step: step.order)
     return first, [one for one, step in zip(violations, steps, strict=True) if step == first]

@@ -245,7 +245,7 @@ class Memory:
         return self.store.sizes()
 
     def left_out(self) -> dict[str, int]:
-        """Return the number of texts that a search skips by default, by reason; the searched ones under ""."""
+        """Return the number of texts that a search skips by default, by reason; "" counts the searched texts."""
         return self.store.excluded_counts()
 
 

@@ -273,7 +273,7 @@ class SessionStore:
         return placement.read_messages(self.archive, key, start, stop)
 
     def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
-        """Open a reader of single messages by session and index; it returns an empty message if one is gone."""
+        """Open a reader of single messages by session and index; for a deleted message it returns an empty one."""
         return placement.open_message_reader(self.archive)
 
     def session(self, key: int) -> Session:

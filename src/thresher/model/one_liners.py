@@ -14,7 +14,7 @@ MAX_ITEM_CHARS = 120
 
 
 def describe_chain(history: History, chain: ToolChain) -> str:
-    """Describe the action and outcome of a tool chain in one line; the path is clipped last."""
+    """Describe the action and outcome of a tool chain in one line; if it is too long, clip the path last."""
     action = parse_chain_action(history, chain)
     if action is None:
         return ""

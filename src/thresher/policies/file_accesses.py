@@ -33,7 +33,7 @@ class FileRead(NamedTuple):
     """Index of its chain in the history."""
     turn: int
     result_place: Place
-    """Place of its result."""
+    """Place of the tool result."""
     result: ToolResult
 
     @property

@@ -48,7 +48,7 @@ class IdentifierSelector:
     """Selects identifiers to list in summaries of one history: each once, most frequent first."""
 
     def __init__(self, history: History) -> None:
-        """Count the parts that contain each identifier, and skip those in human and agent text, which stay visible."""
+        """Count the parts that contain each identifier; exclude names in human and agent text, which stay visible."""
         self._part_counts = Counter(
             name for message in history for names in find_identifiers(message) for name in names
         )

@@ -49,9 +49,9 @@ class KeepLatestOnly:
     """Keep only the latest results of each selected tool."""
 
     tools: tuple[str, ...] = ()
-    """Tools by name or glob; if `categories` is empty as well, `LIGHT_TOOLS`."""
+    """Names or globs of tools. If this and `categories` are empty, the default is `LIGHT_TOOLS`."""
     categories: tuple[str, ...] = ()
-    """Tool categories; of `plan` only tools that state the whole plan."""
+    """Tool categories. For `plan`, only tools that state the whole plan count."""
     keep: int = 1
     """Number of results to keep per tool; failed calls do not count."""
     action: Literal["replace", "drop"] = "replace"

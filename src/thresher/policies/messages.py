@@ -145,7 +145,7 @@ def find_pattern_matches(
 
 
 def _map_to_original(gaps: tuple[Elision, ...], later: tuple[Elision, ...]) -> tuple[Elision, ...]:
-    """Map spans of a text from which `gaps` were removed to the original text, and merge both."""
+    """Map spans of a shortened text to the original, which also contains `gaps`; return them merged with the gaps."""
     if not gaps:
         return later
     removed = [0, *accumulate(gap.stop - gap.start for gap in gaps)]
@@ -183,4 +183,4 @@ def _compile_pattern(pattern: str) -> Any:
         detail = f"{error.msg} at character {error.pos}"
         raise OptionError(f"policy `{POLICY_NAME}`: {pattern!r} is not a valid pattern: {detail}") from error
     except RecursionError as error:
-        raise OptionError(f"policy `{POLICY_NAME}`: the pattern {pattern[:40]!r}… is nested too deep") from error
+        raise OptionError(f"policy `{POLICY_NAME}`: the pattern {pattern[:40]!r}… is nested too deeply") from error

@@ -97,7 +97,7 @@ def _format_note(text: str, done: str) -> str:
 
 
 def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: int) -> tuple[Elision, ...]:
-    """Keep head and tail of the squeezed text; return spans of the original, or none if they save too little."""
+    """Return the spans of the original to elide so that the squeezed text keeps head and tail; none if too short."""
     found = keep_head_and_tail(apply_elisions(text, gaps), head, tail)
     if not found:
         return ()

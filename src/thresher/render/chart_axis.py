@@ -52,7 +52,7 @@ def make_chart_axis(
 
 
 def _limits(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """Return the given limits, or else those of the values. They are in order and never equal."""
+    """Return the given limits, by default those of the values, in ascending order and never equal."""
     least = low if low is not None else min(*values, values[0] if high is None else high)
     most = high if high is not None and high > least else max(*values, least)
     if most - least > 1e-9 * max(abs(least), abs(most), 1):

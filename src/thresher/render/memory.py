@@ -60,7 +60,7 @@ _SYNC_KEYS = {
     "forgotten_again": "skipped_forgotten",
 }
 _ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
-"""JSON names of fields whose own names are archive columns."""
+"""JSON names of fields that are named after archive columns."""
 
 
 class StyledLine(NamedTuple):
@@ -340,7 +340,7 @@ def archived_session_value(session: ArchivedSession) -> dict[str, Any]:
 
 
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:
-    """Enclose lines for a pipe in recall tags."""
+    """Enclose lines in recall tags, for output to a pipe."""
     yield _styled_line(format_opening_tag(ids))
     for line in lines:
         yield StyledLine(((neutralize_tags(line.text), ""),))

@@ -36,7 +36,7 @@ def rates_for_model(model: ModelInfo, *, hour: bool = False) -> Rates:
     price = model.price
     write = price.cache_write_1h if hour else price.cache_write
     if write is None:
-        raise OptionError(f"`{model.name}` has no one-hour cache; remove `hour`.")
+        raise OptionError(f"`{model.name}` does not support a one-hour cache; remove `hour`")
     return Rates(
         read=price.cache_read / price.input,
         write=write / price.input,
@@ -53,7 +53,7 @@ class RequestCost(NamedTuple):
     cached: int
     cost: float
     is_prefix_broken: bool
-    """The request does not extend the previous one."""
+    """True if the request does not extend the previous one."""
 
 
 class CostMeter:

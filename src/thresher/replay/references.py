@@ -48,7 +48,7 @@ class Reference(Struct, frozen=True):
     """The text as the sources contain it; for G, its words joined by single spaces."""
     call: int
     sources: frozenset[int]
-    """Numbers of the visible blocks that contain it."""
+    """Numbers of the visible blocks that contain the text."""
     age: int
     """Number of calls since the newest source became visible."""
 

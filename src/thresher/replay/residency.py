@@ -43,7 +43,7 @@ class _KnownText(NamedTuple):
 
     blocks: tuple[int, ...]
     other_text: int | None
-    """Its number in the index of texts that equal no block."""
+    """Number of the text in the index of texts that equal no block."""
     placeholder_blocks: frozenset[int]
     """Blocks whose placeholder is in the text."""
 

@@ -70,10 +70,10 @@ class BudgetScore(Struct, frozen=True, kw_only=True):
     """Share of calls that had to refetch something."""
     cost: float
     cost_with_refetch: float
-    """Both relative to the full history of the same sessions."""
+    """`cost` and `cost_with_refetch` are relative to the full history of the same sessions."""
     replan_share: float
     warm_replan_share: float
-    """Both as shares of the calls."""
+    """`replan_share` and `warm_replan_share` are shares of the calls."""
     decision_milliseconds: float
     """Time to build a request."""
 
@@ -83,7 +83,7 @@ class IntervalEstimate(Struct, frozen=True):
 
     value: float | None
     interval: tuple[float | None, float | None] | None = None
-    """None: too few sessions."""
+    """Lower and upper end of the interval; None if there are too few sessions."""
 
 
 class BudgetCurve(Struct, frozen=True):
@@ -95,7 +95,7 @@ class BudgetCurve(Struct, frozen=True):
     c95: IntervalEstimate
     lost95: IntervalEstimate
     excluded_sessions: int = 0
-    """Number of sessions that it could not take."""
+    """Number of sessions that the strategy could not process."""
 
     @property
     def best(self) -> BudgetScore | None:
@@ -238,7 +238,7 @@ class StrategyResult(Struct, frozen=True):
 
     curve: BudgetCurve
     gap: IntervalEstimate | None
-    """The share of the gap that it closes."""
+    """The share of the gap that the strategy closes."""
 
 
 class SessionGroup(Struct, frozen=True):

@@ -15,7 +15,7 @@ class ReplayFailure(Struct, frozen=True):
 
     file: str
     strategy: str
-    """Empty if the file is unreadable."""
+    """Strategy that failed; empty if the file is unreadable."""
     error: str
     kind: Literal["read", "format", "strategy"] = "strategy"
     """`format`: no known format matches, so the file may be unrelated to any agent."""

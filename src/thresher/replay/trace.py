@@ -29,7 +29,7 @@ class TraceBlock(Struct, frozen=True, gc=False):
     text: str
     place: Place
     visible: int
-    """The number of the first call that sees it, or the number of calls if none does."""
+    """The number of the first call that sees the text, or the number of calls if none does."""
 
 
 class RecordedCall(NamedTuple):

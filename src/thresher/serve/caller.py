@@ -50,7 +50,7 @@ class CallerHints(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """The conversation that a call comes from, and the reason for this choice."""
+    """The conversation that made a call, and the reason for this choice."""
 
     facts: ArchivedSession
     reason: str

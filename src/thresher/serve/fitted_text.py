@@ -23,7 +23,7 @@ MAX_FIT_ATTEMPTS = 4
 
 
 class FittedText(NamedTuple):
-    """A history as text within its limit."""
+    """The text of a history, fitted into a token limit."""
 
     text: str
     tokens_before: int

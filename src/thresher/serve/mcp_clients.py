@@ -159,7 +159,7 @@ class ConfigChange(NamedTuple):
     file: Path
     old_content: bytes | None
     new_content: bytes | None
-    """None if nothing changes."""
+    """New text of the file; None if nothing changes."""
     current_entry: Mapping[str, Any] | None
     """The existing entry."""
     new_entry: Mapping[str, Any] | None

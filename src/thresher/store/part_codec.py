@@ -1,7 +1,7 @@
 """Encode parts as bytes and decode them without loss.
 
-The encoding is JSON in UTF-8 with lone surrogates written as they are. As escapes, two adjacent lone surrogates would
-decode to one character. Vendor extras are not stored, because they are not content.
+The encoding is JSON in UTF-8 with lone surrogates written as they are. If they were escaped, two adjacent
+ones would decode to one character. Vendor extras are not stored, because they are not content.
 """
 
 import json

@@ -32,7 +32,7 @@ class HttpReply(NamedTuple):
     retry_after: float
     """Seconds that the server asks to wait before a retry."""
     body: bytes | None
-    """None: larger than the limit."""
+    """Body of the reply; None if it exceeds the limit."""
 
 
 def send_http_post(url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, max_bytes: int) -> HttpReply:

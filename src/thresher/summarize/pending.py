@@ -31,7 +31,7 @@ class SummaryRequest(Struct, frozen=True):
     label: str
     """Text of the heading after the id."""
     targets: tuple[Occurrence, ...]
-    """Parts that it summarizes."""
+    """Parts that the summary replaces."""
     text: str
     """The current summary."""
     limit: int
@@ -97,7 +97,7 @@ def write_summaries(
 
 
 def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) -> Plan:
-    """Return the plan with these texts, by id, as far as it still saves tokens and fits; `scale` must be the plan's."""
+    """Return the plan with these texts, by id, except texts that save nothing or do not fit; `scale` is the plan's."""
     if plan.counter and plan.counter != scale.name:
         raise OptionError(f"`scale` must be the plan's token counter {plan.counter}, got {scale.name}")
     edits: list[Edit] = []

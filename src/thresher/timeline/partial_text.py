@@ -27,9 +27,9 @@ class PartialText(NamedTuple):
 
     runs: tuple[LineRun, ...] = ()
     reaches_end: bool = False
-    """The last run reaches the end of the text."""
+    """True if the last run reaches the end of the text."""
     lacks_final_newline: bool = False
-    """The text has no line end after its last line."""
+    """True if the last line has no line end."""
 
     @property
     def is_whole(self) -> bool:

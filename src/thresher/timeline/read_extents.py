@@ -44,7 +44,7 @@ class SeenLines(NamedTuple):
     first: int
     text: str
     reaches_end: bool
-    """The file ends with these lines."""
+    """True if the file ends with these lines."""
 
     @property
     def is_whole(self) -> bool:

@@ -37,7 +37,7 @@ class FileEvent(Struct, frozen=True, rename=_CHANGE_KEYS):
     """The id of the sub-agent, if a sub-agent did it."""
     added: int = 0
     removed: int = 0
-    """Added and removed lines, as far as known."""
+    """Numbers of added and removed lines, if known."""
     failed: bool = False
 
 
@@ -49,11 +49,11 @@ class FileActivity(Struct, frozen=True, rename={"first": "first_turn", "last": "
     edits: int
     writes: int
     first: int
-    """The first and last turn that touched it."""
+    """The first and the last turn that touched the file."""
     last: int
     deleted: bool
     exact: bool
-    """True if its final state is known."""
+    """True if the file's final state is known."""
 
 
 class FileState(Struct, frozen=True):

@@ -151,7 +151,7 @@ class ActionResolver:
                 assert_never(effect)
 
     def _find_or_named(self, target: CommandTarget) -> list[str]:
-        """Return the known files, or else the path as written, since a file with that path must exist."""
+        """Return the known files; without any, return the path as written, since that file must exist."""
         return self.paths.find_targets(target) or ([] if target.is_pattern else [target.path])
 
     def _find_removed(self, target: CommandTarget) -> list[str]:

@@ -63,7 +63,7 @@ class MoveEffect(NamedTuple):
     targets: tuple[CommandTarget, ...]
     to: CommandTarget
     into_folder: bool
-    """`to` is certainly a folder."""
+    """True if `to` is certainly a folder."""
     is_copy: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Parse a shell command, as far as needed to find the files that it writes.
+"""Parse a shell command to find the files that it writes.
 
 The result is the simple commands, each with its words, redirections and heredoc. Variables, patterns and substitutions
 are not expanded; a word that contains one is marked, since it may expand to anything. Quoted text remains text, even if
@@ -38,9 +38,9 @@ class ShellWord(NamedTuple):
 
     text: str
     is_literal: bool
-    """The shell expands nothing in it."""
+    """True if the shell expands nothing in the word."""
     is_pattern: bool = False
-    """It contains wildcards."""
+    """True if the word contains wildcards."""
 
 
 class SimpleCommand(NamedTuple):
@@ -50,10 +50,10 @@ class SimpleCommand(NamedTuple):
     outputs: tuple[tuple[str, ShellWord], ...]
     """Output redirections: `>` or `>>`, and the file."""
     heredoc: str | None
-    """The text of its heredoc."""
+    """The text of the command's heredoc."""
     is_heredoc_literal: bool
     operator: str
-    """The operator before it: `&&`, `||`, `|`, `;`, or empty."""
+    """The operator before the command: `&&`, `||`, `|`, `;`, or empty."""
 
 
 class _CommandBuilder:

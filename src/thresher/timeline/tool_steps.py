@@ -29,7 +29,7 @@ class ToolStep(NamedTuple):
     agent: str
     reason: str
     folder: str
-    """The working folder, as far as the session records it."""
+    """The working folder, if the session records it."""
     link: ToolUse
 
 

@@ -18,12 +18,12 @@ from thresher.model import Image
 UNKNOWN_MEDIA_TOKENS = 1500
 """Tokens of an image or document of unknown size: about one screenshot for Claude."""
 HEAD = 4096
-"""Bytes that contain the pixel size of most images; a JPEG may need `LONG_HEAD`."""
+"""Bytes to read for the pixel size of most images; a JPEG may need `LONG_HEAD`."""
 LONG_HEAD = 262_144
 BYTES_PER_PAGE = 50_000
 """Estimated bytes per page, for a PDF whose page tree is compressed."""
 SOUND_BYTES_PER_SECOND = 16_000
-"""128 kbit/s, the usual rate of MP3 and similar formats."""
+"""Bytes per second at 128 kbit/s, the usual rate of MP3 and similar formats."""
 
 
 class PatchRule(NamedTuple):

@@ -33,9 +33,9 @@ class ModelPrice(Struct, frozen=True, forbid_unknown_fields=True):
     output: float
     cache_read: float
     cache_write: float
-    """Write to the short-lived cache; equals the price of input if writing costs no more."""
+    """Price of writing to the short-lived cache; the input price if a cache write costs nothing extra."""
     cache_write_1h: float | None = None
-    """None: no one-hour cache."""
+    """Price of writing to the one-hour cache; None if the model has none."""
 
 
 class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,13 +54,13 @@ class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
     preserved_thinking: bool = False
     """A thinking block is valid only after an unchanged prefix."""
     factor: float = 1.0
-    """Tokens per o200k token."""
+    """Ratio of the model's tokens to o200k tokens."""
     media: str = ""
     """Name of its image rule; empty: the vendor's own."""
     aliases: tuple[str, ...] = ()
     source: str = ""
     checked: str = ""
-    """Date of the check."""
+    """Date when the row was checked against its source."""
     confirmed: bool = True
     """True if the vendor's own page confirms all values; otherwise some come from elsewhere or from an older model."""
 

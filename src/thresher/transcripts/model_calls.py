@@ -24,7 +24,7 @@ class LoggedCall(NamedTuple):
     input_messages: Sequence[Message] = ()
     output_messages: Sequence[Message] = ()
     is_truncated: bool = False
-    """The first input messages are missing."""
+    """True if the first input messages are missing."""
     start: datetime | None = None
     end: datetime | None = None
     model: str = ""

@@ -40,7 +40,7 @@ class CallThread:
         self.agent_key = call.agent_key
         self.entries: list[MarkedMessage] = []
         self.prefix_hashes: list[int] = []
-        """Hash of all entries up to and including each entry."""
+        """For each entry, the hash of all entries up to and including it."""
         self.earlier_segments: list[list[Message]] = []
         """Messages before each compaction."""
         self.branches: list[tuple[str, list[Message]]] = []

@@ -21,7 +21,7 @@ class BreakEven(Struct, frozen=True):
     cost: float
     """Dollars that the replan adds to this request; negative if the request becomes cheaper."""
     saving_per_call: float
-    """Dollars that it saves in each later request."""
+    """Dollars that the replan saves in each later request."""
 
     def net_gain(self, further: int) -> float:
         """Return the total saving after `further` more calls."""

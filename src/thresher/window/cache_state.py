@@ -37,7 +37,7 @@ class PromptCacheState(Struct):
     last_prefix_digest: str = ""
     """Digest of the rows of the latest request."""
     prompt_digest: str = ""
-    """Digest of its system text and tools."""
+    """Digest of the latest request's system text and tools."""
     avoidable_cost: float = 0.0
     """Cost of re-reading removable tokens since the last replan."""
     retry_above_tokens: int = 0

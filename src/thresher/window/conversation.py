@@ -42,9 +42,9 @@ class ClearableResult(Struct, frozen=True):
     """A tool result that is sent whole and that a placeholder could replace."""
 
     message_index: int
-    """Index of its message among the sent messages."""
+    """Index of the result's message among the sent messages."""
     call_number: int
-    """Number of model calls before it."""
+    """Number of model calls before the result."""
     tokens_saved: int
 
 
@@ -229,7 +229,7 @@ class WindowConversation:
 
 
 def _match_rows(encoded: Sequence[Any], rows: Sequence[Any]) -> list[Any]:
-    """Return, for each encoded row, the index of an equal row of the request, or else the encoded row itself."""
+    """Return, for each encoded row, the index of an equal row of the request, or the row itself if none is equal."""
     indexes_by_json: dict[str, list[int]] = {}
     for index in range(len(rows) - 1, -1, -1):
         indexes_by_json.setdefault(canonical_json(rows[index]), []).append(index)

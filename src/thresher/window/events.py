@@ -45,7 +45,7 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     cost: float = 0.0
     """Dollars that the replan adds to this request; without a known price, a million tokens count as one dollar."""
     saving_per_call: float = 0.0
-    """Dollars that it saves in each later request."""
+    """Dollars that the replan saves in each later request."""
     edits: dict[str, int] = {}
     """Number of new edits per kind."""
     removed_ids: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ class Prices(Struct, frozen=True):
     life: float = 300.0
     """Seconds from the last use of a cached prefix until it expires."""
     minimum: int = 1024
-    """Tokens of the smallest prefix that the provider caches."""
+    """Minimum number of tokens of a prefix that the provider caches."""
 
     def request_cost(self, tokens: int, cached: int) -> float:
         """Return the cost of a request in dollars if `cached` of its tokens come from the cache."""

@@ -1,4 +1,4 @@
-"""Content that the agent requested again after its removal, which the window then keeps for a while.
+"""Refetches: content that the agent requests again after its removal. The window keeps it for a while.
 
 A refetch is the same call, a read of the same file, or a call that names the id of a placeholder. Its result is pinned
 for some calls, and for twice as many with each further refetch. Otherwise the agent could repeat the request forever.
@@ -17,7 +17,7 @@ PIN_FACT_PREFIX = "pin:"
 BASE_PIN_CALLS = 6
 """Calls for which a result stays pinned after its first refetch."""
 MAX_REFETCH_COUNT = 10
-"""Number of refetches after which the time does not double any more."""
+"""Number of refetches after which the pin time no longer doubles."""
 PLACEHOLDER_ID_PATTERN = re.compile(r"\bt1:[0-9a-f]{8,32}\b")
 """The id of a placeholder, as a model copies it."""
 

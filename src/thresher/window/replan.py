@@ -23,7 +23,7 @@ WINDOW_POLICY = "window"
 HARD_TARGET_SHARE = 0.8
 """Share of the limit that a forced replan aims at, to leave room for a few more calls."""
 TRUNCATION_MARGIN = 0.9
-"""Share of the fitting characters that a truncation keeps, since the limit is measured in tokens."""
+"""Share of the estimated characters to keep in a truncation: a safety margin, since the limit is in tokens."""
 
 
 class ReplanContext(Struct, frozen=True, dict=True):
@@ -63,7 +63,7 @@ class ReplanContext(Struct, frozen=True, dict=True):
 
 
 def plan_worthwhile_edits(context: ReplanContext, edit_filter: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
-    """Return the edits of the policies behind the most profitable first message, or None if nothing is saved."""
+    """Return the policies' edits from the most profitable first message on, or None if nothing is saved."""
     before = context.resumed_draft
     wanted = _propose_new_edits(context, edit_filter)
     best = find_best_break_even(
@@ -123,7 +123,7 @@ def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter) -> list[
 
 
 def _is_new(context: ReplanContext, edit: Edit) -> bool:
-    """Return True if an edit goes beyond the active one: replacing a replaced part again changes nothing."""
+    """Return True if an edit removes more than the active one: replacing a replaced part again changes nothing."""
     is_repeatable = isinstance(edit, Summarize | Truncate)
     return is_repeatable or type(context.edits.get(edit.target)) is not type(edit)
 

@@ -19,7 +19,7 @@ class Violation(Struct, frozen=True):
     message: int
     """Index of the message in the history."""
     part: int | None
-    """None: the whole message."""
+    """The violating part; None for the whole message."""
     detail: str
     documented: str
     """The vendor's documentation."""

@@ -76,7 +76,7 @@ def _answerable_rows(layout: DialectLayout) -> list[int]:
 
 
 def check_misplaced_part(layout: DialectLayout, *, any_role: bool = False) -> Iterator[RuleFinding]:
-    """Find calls outside the model's messages, results inside them, and either in system text.
+    """Find calls outside the model's messages, results inside them, and calls or results in system text.
 
     With `any_role`, only system text is checked: the API accepts items of any role.
     """

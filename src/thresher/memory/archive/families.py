@@ -144,7 +144,7 @@ def compute_forgotten_digest(agent: str, id: str, start: str) -> bytes:
 
 
 def list_forgotten_digests(agent: str, id: str, start: str, owner: str = "") -> Iterator[bytes]:
-    """Yield every digest that may identify a session: its own, its unanswered form's and its owner's."""
+    """Yield every digest that may identify a session: its own, that of its form without answers, and its owner's."""
     answered, _, _ = start.partition(UNANSWERED)
     yield _digest_name(agent, id)
     yield _digest_name(agent, id, start)

@@ -244,7 +244,7 @@ def read_messages(archive: Archive, key: int, start: int = 0, stop: int | None =
 
 @contextmanager
 def open_message_reader(archive: Archive) -> Iterator[Callable[[int, int], Message]]:
-    """Open a reader of single messages by session and index; it returns an empty message if one is gone."""
+    """Open a reader of single messages by session and index; for a deleted message it returns an empty one."""
 
     @lru_cache(maxsize=BLOCK_CACHE_SIZE)
     def block(key: int, number: int) -> Sequence[Raw | Message]:

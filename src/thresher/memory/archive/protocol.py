@@ -41,16 +41,16 @@ class StoredSession(NamedTuple):
     """A stored session without its layout and blocks."""
 
     session: ArchivedSession
-    """Its `gone` field is derived from `is_present` and the state of `source`, not stored."""
+    """Facts of the session. `gone` is not stored; it is derived from `is_present` and the state of `source`."""
     ordinal: int
     """Position among sessions with the same name in the file; negative for a version that the file lost."""
     source: str
-    """Path of the file with which it was read."""
+    """Path of the file with which the session was read."""
     owner: int = 0
     """Key of the session that owns this sub-agent."""
     origin_id: str = ""
     is_present: bool = True
-    """True if its file still contains it."""
+    """True if the source file still contains the session."""
     text_size: int = 0
     source_version: str = ""
 
@@ -66,7 +66,7 @@ class BlockRow(NamedTuple):
     session: int
     number: int
     id: int
-    """Higher than the id of every earlier block, and never reused."""
+    """Id of the block: higher than every earlier id, and never reused."""
     digest: bytes
 
 
@@ -83,7 +83,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     origin_id: str = ""
     root: str = ""
     project: str = ""
-    """Any part of the project's path. ASCII letters match in either case."""
+    """Substring of the project's path; case-insensitive for ASCII letters."""
     branch: str = ""
     subagent: bool = False
 

@@ -122,7 +122,7 @@ KEYS = (
     ("provider-key", r"(?:datadog|dd|cloudflare|cf|heroku|twilio|discord|azure|stripe|sentry|openai)[\w-]{0,20}key"),
     ("authorization", r"authorization"),
 )
-"""Name suffixes of secret values, in any case, with the kind to report."""
+"""The kind to report, and the case-insensitive suffix of the names that hold such a secret."""
 
 EXAMPLE_VALUE = re.compile(
     r"(?i)x{4}|\*{3}|\.{3}|0{6}|example|placeholder|your|change|dummy|fake|mock|test|sample|redact|"

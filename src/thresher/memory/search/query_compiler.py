@@ -131,7 +131,7 @@ class CompiledQuery:
         return _all(required, [*forbidden, *(self._exclusion_queries() if barred else ())])
 
     def _field_query(self, field: str, others: Iterable[TextKind] = (), *, ranked: bool) -> IndexQuery:
-        """Build the conditions on one text in one index field, excluding other kinds."""
+        """Build the conditions that one text must meet in an index field; `others` are kinds to exclude."""
         query = self.query
         required = [self._phrase(field, text) for text in (*query.require, *query.phrases)]
         required += [self._prefix_query(field, prefix) for prefix in query.prefixes]

@@ -42,7 +42,7 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     compile_pattern(query.regex)
     if query.cutoff or not set(query.fields) - set(UNSCANNED_FIELDS):
         fields = " or ".join(UNSCANNED_FIELDS)
-        raise OptionError(f"a regex cannot search only {fields}, nor be combined with `cutoff`; remove these")
+        raise OptionError(f"a regex cannot search only {fields}, and cannot be combined with `cutoff`; remove these")
     scope = SearchScope(store, query)
     conditions = _prepare_other_conditions(store, query, scope)
     wanted = view.page * view.sessions

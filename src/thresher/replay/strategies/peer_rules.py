@@ -112,7 +112,7 @@ def opencode_strategy(budget: int) -> Strategy:
 
 
 def cline_strategy(budget: int) -> Strategy:
-    """Cline's truncation: above its limit (the budget; 160,000 of 200,000) drop older reads of a file, then old
+    """Cline's truncation: above its limit (the budget; by default 160,000 tokens) drop older reads of a file, then old
     messages.
 
     Only the newest read of each file is kept. If that saves less than 30 %, half of the messages after the first
@@ -234,7 +234,7 @@ def _tool_name(conversation: ReplayConversation, row: ConversationRow) -> str:
 
 
 class _ClineConversation:
-    """One conversation under Cline's rule. Consecutive rows of one side form a message."""
+    """One conversation under Cline's rule. Consecutive rows of the same role form a message."""
 
     MIN_SAVED_SHARE = 0.3
 

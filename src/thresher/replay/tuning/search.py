@@ -89,10 +89,10 @@ class TuningResult(Struct, frozen=True, kw_only=True):
     split: HoldoutSplit
     defaults: Trial
     chosen: Trial
-    """Both measured on the tuning half."""
+    """Results of the defaults and of the chosen settings on the tuning half."""
     before: Trial
     after: Trial
-    """Both measured on the report half."""
+    """Results of the defaults and of the chosen settings on the report half."""
     cost: MeasuredDifference
     """Difference in cost on the report half, refetching included, relative to the full history."""
     served: MeasuredDifference

@@ -70,7 +70,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     """Mean tokens per call."""
     cost: float
     cost_with_refetch: float
-    """Both relative to the full history of the same sessions."""
+    """`cost` and `cost_with_refetch` are relative to the full history of the same sessions."""
     lost: float
     sessions: int
     definition: str = REFERENCE_DEFINITION
@@ -132,7 +132,7 @@ class TrialRunner:
     """Replay sessions with different settings and compare the results with the full history."""
 
     def __init__(self, first: Sequence[UnitResult], workers: SweepWorkers, rates: Rates, log: TrialLog) -> None:
-        """Take the results of the full history for every file."""
+        """Start with the results of the full history for every file."""
         self._full_results = [result for result in exclude_subagent_files(first) if result.sessions]
         self._workers, self._rates, self._log = workers, rates, log
         # A session without references would favor the setting that removes most.
@@ -159,7 +159,7 @@ class TrialRunner:
     def compare_settings(
         self, start: TuningSettings, best: TuningSettings, half: HoldoutHalf
     ) -> tuple[dict[str, ReplayTotals], dict[str, ReplayTotals]]:
-        """Run two configurations on the sessions that both could take."""
+        """Run two configurations on the sessions that both could process."""
         runs = self._replay_sessions([start] if start == best else [start, best], half)
         shared = [key for key in half.sessions if key in runs[0] and key in runs[-1]]
         return {key: runs[0][key] for key in shared}, {key: runs[-1][key] for key in shared}

@@ -104,7 +104,7 @@ class _AnswerLines:
         return second_divider if is_closed else end
 
     def find_closing_fence(self, index: int) -> int | None:
-        """Return the end of the code block that a line opens."""
+        """Return the index of the fence that closes the code block opened at `index`."""
         opening = FENCE.match(self.lines[index])
         return _next_after(self.fence_lines.get(opening[1].replace("<", "</"), ()), index) if opening else None
 
@@ -141,7 +141,7 @@ def _find_edits(answer: _AnswerLines, index: int) -> Iterator[AiderEdit]:
 
 
 def _parse_search_replace(answer: _AnswerLines, index: int, free: int, path: str) -> Sequence[AiderEdit]:
-    """Parse a search/replace block. Its file is named before it, or else is that of the previous block."""
+    """Parse a search/replace block. The file is named before the block; otherwise it is the previous block's file."""
     divider = _next_after(answer.divider_marks, index)
     end = answer.find_block_end(divider) if divider is not None else None
     if divider is None or end is None:
@@ -163,7 +163,7 @@ def _join_lines(lines: Sequence[str]) -> str:
 
 
 def _find_name_before(answer: _AnswerLines, index: int, free: int) -> tuple[str, int]:
-    """Return the file name in the last three lines, with only fences after it, and the first line of the edit."""
+    """Return the file name above an edit (at most three lines, fences skipped) and the first line of the edit."""
     lines, start, fence_count = answer.lines, index, 0
     for before in range(index - 1, max(free, index - 3) - 1, -1):
         is_fence = _is_fence(lines[before])

@@ -104,7 +104,7 @@ class _RunReader:
         self.project_folder = ""
 
     def read_block(self, block: AiderBlock, following: AiderBlock | None) -> None:
-        """Read a block. The one after it shows which edits Aider applied."""
+        """Read a block. The next block shows which edits Aider applied."""
         self.records[block.kind] += 1
         match block.kind:
             case "user":

@@ -27,7 +27,7 @@ def parse_cline_parts(row: dict[str, Any]) -> list[Part]:
 
 
 def parse_cline_thinking(row: dict[str, Any]) -> list[Part]:
-    """Return reasoning from fields outside the content, of the message or one of its blocks."""
+    """Return the reasoning in the extra fields of a message or of its blocks, outside the content."""
     if reasoning := text_at(row, "reasoning_content"):
         return [Thinking(reasoning)]
     owners = (row, *list_at(row, "content"))

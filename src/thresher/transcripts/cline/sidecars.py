@@ -72,7 +72,7 @@ class ClineSidecars(NamedTuple):
         return self.models[max(index - 1, 0)][1]
 
     def match_requests(self, answers: Sequence[tuple[int, datetime | None]]) -> dict[int, ClineRequest]:
-        """Match each answer, by number, with its request.
+        """Match each answer with its request; return the requests by the answer's message number.
 
         Match by time if all answers have one, else by message index, else in order if the counts are equal. Of several
         requests for one answer, keep the last one with usage: the others are retries.

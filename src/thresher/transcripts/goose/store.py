@@ -46,7 +46,7 @@ def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
     with open_read_only(source.path) as connection:
         source.tables = read_table_columns(connection)  # an earlier attempt may have failed
         if not is_goose_database(source):
-            raise ReadError(f"`{source.path}` has no tables of goose's sessions and messages")
+            raise ReadError(f"`{source.path}` has no goose tables for sessions and messages")
         yield connection
 
 

@@ -91,7 +91,7 @@ def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
     with open_read_only(source.path) as connection:
         source.tables = read_table_columns(connection)  # an earlier attempt may have failed
         if not is_opencode_database(source):
-            raise ReadError(f"`{source.path}` has no tables of opencode's sessions and messages")
+            raise ReadError(f"`{source.path}` has no opencode tables for sessions and messages")
         yield connection
 
 
@@ -167,7 +167,7 @@ class _SubagentCalls:
 
 
 def _iter_messages(source: SourceFile, connection: sqlite3.Connection, session: str) -> Iterator[OpencodeRow]:
-    """Yield the messages of a session in the schema of an export, from older or else from newer rows."""
+    """Yield the messages of a session in the schema of an export, from older rows or, without them, from newer ones."""
     has_rows = False
     if source.has_tables(**MESSAGE_AND_PART_TABLES):
         parts: dict[str, list[Any]] = {}

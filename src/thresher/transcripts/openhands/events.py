@@ -72,7 +72,7 @@ class ResultFact(NamedTuple):
     content: tuple[ResultPart, ...]
     is_error: bool
     fallback_author: Author | None
-    """Author of the content if the call is unknown; None to skip the content."""
+    """Author of the content if the call is unknown; None means that the content is skipped."""
 
 
 class CondensationFact(NamedTuple):

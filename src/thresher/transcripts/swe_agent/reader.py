@@ -276,7 +276,7 @@ def _find_open_file(state: dict[str, Any]) -> str:
 
 
 def _is_harness_exit(item: dict[str, Any]) -> bool:
-    """Return whether the harness ended the run in a message of the model."""
+    """Return whether the harness wrote this message in the model's name to end the run."""
     action, is_exit = text_at(item, "action").strip(), _HARNESS_EXIT.match(first_text(item, "thought", "content"))
     return bool(is_exit and not item.get("tool_calls") and (not action or EXIT_COMMAND.fullmatch(action)))
 
