@@ -427,11 +427,13 @@ class Watched:
             hold("same ledger, same bytes", same, triggers)
 
     def _prefix_stable(self, request: Bytes, sent: Bytes, triggers: set[str]) -> None:
-        """Check law 8 against the previous request and against the longest one that this request extends."""
+        """Check law 8 against the previous request and against the longest one whose rows this request extends.
+
+        A replan is recorded for rows, whatever the prompt was. So under another prompt, the longest one proves nothing.
+        """
         earlier = list(self.sent.values())
-        longest = max(
-            (one for one in earlier if extends(request, one[0])), key=lambda one: len(one[0][1]), default=None
-        )
+        known_rows = (one for one in reversed(earlier) if request[1][: len(one[0][1])] == one[0][1])
+        longest = max(known_rows, key=lambda one: len(one[0][1]), default=None)
         if not triggers - {"overflow", "store"}:
             for old_request, old_sent in [*earlier[-1:], *([longest] if longest and not self.shared else [])]:
                 hold("prefix-stable", not extends(request, old_request) or extends(sent, old_sent), triggers)
