@@ -1,7 +1,7 @@
 """Archive and search past sessions of every agent.
 
-The archive (SQLite, or another implementation of `archive.protocol.Archive`) stores each session completely. The
-full-text index (tantivy) is derived from it. A search skips text that memory tools printed earlier.
+The archive (SQLite, or another implementation of `archive.protocol.Archive`) stores all messages of each session. The
+full-text index (tantivy) is derived from the archive. By default, a search skips text that memory tools printed.
 """
 
 from thresher.memory.memory import Memory

@@ -85,8 +85,8 @@ class Memory:
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
-        Only one sync runs at a time. With `wait`, wait until another sync ends (`waiting` is called once before
-        that). Otherwise return a report with `busy` set.
+        Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
+        `wait` is false, return a report with `busy` set.
         """
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
@@ -107,7 +107,7 @@ class Memory:
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
 
     def _expire(self, *, wait: bool) -> int:
-        """Forget sessions beyond the retention period. Runs rarely, since it rebuilds the index."""
+        """Forget sessions that exceed the retention period, but rarely, since this rebuilds the index."""
         retention = self._retention or os.environ.get("THRESHER_RETENTION", "")
         if not retention.strip():
             return 0
@@ -148,8 +148,8 @@ class Memory:
     ) -> SearchResults:
         """Return the sessions that match a query, each with its best messages.
 
-        `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. New turns are read
-        first unless `sync` is false. Secrets are redacted unless `reveal` is true.
+        `filters` are the fields of `Query`: `require=("jwt",)`, `project="shop"`, `since="7d"`. A sync reads new
+        turns first unless `sync` is false. Secrets are redacted unless `reveal` is true.
         """
         query = _apply_filters(parse_query(words) if isinstance(words, str) else words, filters)
         for name, number in (("sessions", sessions), ("messages", messages), ("page", page), ("context", context)):
@@ -171,7 +171,7 @@ class Memory:
     ) -> SearchResults:
         """Return past sessions that are related to the first prompts of a conversation.
 
-        `current` is the id of the conversation's own session, which is excluded.
+        `current` is the id of the session to which the conversation belongs; the results exclude it.
         """
         notes = self.refresh().notes if sync else ()
         if isinstance(history, Session):

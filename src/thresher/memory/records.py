@@ -12,17 +12,19 @@ from thresher.model.message import Role
 ExclusionReason = Literal[
     "", "short", "interruption", "error", "command", "editor", "harness", "syntax", "recall", "system"
 ]
-"""Reason why a search skips a text; empty if it does not."""
+"""Reason why a search skips a text; empty if the search covers the text."""
 ROLES: tuple[Role, ...] = get_args(Role)
 EXCLUSION_REASONS: tuple[ExclusionReason, ...] = get_args(ExclusionReason)
-"""The index stores a role or a reason as its position here. Append new values at the end."""
+"""All exclusion reasons. The index stores a reason or a role by its position in `EXCLUSION_REASONS` or `ROLES`, so
+append new values at the end."""
 
 TextKind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits"]
 TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
-"""Kind of an index document. The index stores it as a position, too."""
+"""All kinds of index documents. The index stores a kind by its position here, so append new values at the end."""
 
 SourceState = Literal["here", "gone", "foreign", "failed", "part"]
-"""`foreign`: unknown format, skipped until the file changes. `part`: read together with another file."""
+"""State of a file at the last sync. `here`: on disk. `gone`: deleted. `foreign`: unknown format, skipped until the file
+changes. `failed`: not readable. `part`: read together with another file."""
 
 
 HIDDEN_PATH_PREFIX = "forgotten:"
@@ -52,11 +54,11 @@ class SourceRecord(NamedTuple):
     offset: int = 0
     """Size up to the end of the last complete line, or the whole size if the file is not line-based."""
     prefix: bytes = b""
-    """Digest of those bytes."""
+    """Digest of the first `offset` bytes; in a multi-session file, of the session versions."""
     problem: str = ""
     """Reason why the file could not be read."""
     whole: str = ""
-    """Main file with which this file is read."""
+    """Main file with which this file is read; empty if this is a main file."""
 
 
 def to_storable_text(text: str) -> str:
@@ -65,7 +67,7 @@ def to_storable_text(text: str) -> str:
 
 
 def hash_hidden_path(path: str) -> str:
-    """Return the name for a file whose sessions were all forgotten. It does not reveal the path."""
+    """Return a name that does not reveal the path, for a file whose sessions are all forgotten."""
     return HIDDEN_PATH_PREFIX + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
@@ -90,9 +92,9 @@ class ArchivedSession(Struct, frozen=True, kw_only=True):
     messages: int = 0
     compactions: int = 0
     made_by: str = ""
-    """Memory tool that created this session for its own work."""
+    """Memory tool that created this session or forbids indexing it; empty if there is none."""
     gone: bool = False
-    """The file was deleted, is unreadable or no longer contains the session, so the archive has the only copy."""
+    """True if the archive has the only copy: the file was deleted, is unreadable or no longer contains the session."""
 
 
 class MemorySizes(
@@ -108,7 +110,7 @@ class MemorySizes(
 
 
 class SyncReport(NamedTuple):
-    """Result of a sync as numbers of files; `messages` counts the new ones."""
+    """Result of a sync, as numbers of files. `failed` has problem texts; `messages` is the number of new messages."""
 
     new: int = 0
     grown: int = 0
@@ -120,8 +122,8 @@ class SyncReport(NamedTuple):
     messages: int = 0
     seconds: float = 0.0
     busy: bool = False
-    """Another sync is running, so this one did nothing."""
+    """True if another sync was running, so that this one did nothing."""
     forgotten: int = 0
-    """Number of sessions that exceeded the retention period."""
+    """Number of sessions that were removed because they exceeded the retention period."""
     forgotten_again: int = 0
     """Number of forgotten sessions that the sync found in files and skipped."""

@@ -9,13 +9,13 @@ class SearchHit(Struct, frozen=True):
     """One matching message with the snippet to show."""
 
     role: str
-    """Role of the message: `user` or `assistant`."""
+    """Role of the message: `system`, `user`, `assistant` or `tool`."""
     author: str
     """Actual author: human, model, tool, harness or recall."""
     kind: str
     """Kind of the text: human, agent, thinking, summary, input, commands, edits or output."""
     text: str
-    """Snippet, one third before the best match and two thirds after it. Secrets are redacted."""
+    """Snippet around the best match. Secrets are redacted unless the caller asked to reveal them."""
     marks: tuple[tuple[int, int], ...]
     """Start and end of each match in `text`."""
     at: int
@@ -25,7 +25,7 @@ class SearchHit(Struct, frozen=True):
     time: datetime | None
     score: float
     cut: tuple[bool, bool] = (False, False)
-    """Flags for more text before and after the snippet."""
+    """Two flags: the first is True if text precedes the snippet, the second if text follows it."""
 
 
 class SessionHit(Struct, frozen=True):
@@ -38,7 +38,7 @@ class SessionHit(Struct, frozen=True):
     title: str
     file: str
     line: int
-    """Line of the best hit."""
+    """Line of the best hit in the file; 0 if the format is not line-based."""
     score: float
     matches: int
     """Number of matching messages."""
@@ -46,11 +46,11 @@ class SessionHit(Struct, frozen=True):
     """Time of the last activity."""
     hits: tuple[SearchHit, ...]
     family: tuple[str, ...] = ()
-    """Ids of other matching sessions in its family: forks, continuations and sub-agents."""
+    """Ids of the other matching sessions in the family of this one: forks, continuations and sub-agents."""
     parent: str = ""
     """Id of the parent session if this is a sub-agent."""
     gone: bool = False
-    """The source file is gone, so the result comes from the archive."""
+    """True if the archive has the only copy of the session."""
     resume: str = ""
     """Command that resumes the session in its agent, if available."""
 
@@ -61,14 +61,14 @@ class SearchResults(Struct, frozen=True):
     query: str
     sessions: tuple[SessionHit, ...]
     found: int
-    """Number of matching sessions on all pages."""
+    """Number of matching sessions on all pages; in a regex search, only of those found before the search stopped."""
     page: int = 1
     more: bool = False
     """True if there is a next page."""
     excluded: dict[str, int] = {}
     """Number of excluded matches by reason."""
     notes: tuple[str, ...] = ()
-    """Notes for the user, for example that another sync is running or that no text contains a query word."""
+    """Notes for the user, for example that another sync is running or that a query word is in no text."""
 
 
 class Excerpt(SearchHit, frozen=True):
@@ -89,4 +89,4 @@ class RecallResult(Struct, frozen=True):
     answer: str = ""
     """Answer of the configured model, with citations like [12]; empty without a model."""
     found: bool = True
-    """False if the session contains no answer."""
+    """True if the session has relevant excerpts, and the model (if configured) found an answer in them."""

@@ -30,7 +30,7 @@ INDEX_FOLDER = "index"
 
 
 class CommitSizes(NamedTuple):
-    """Characters between index commits: few at first to make recent sessions searchable soon, then doubled."""
+    """Characters between index commits: the `first` number makes recent sessions searchable soon, then it doubles."""
 
     first: int = 25_000_000
     last: int = 1_000_000_000
@@ -61,7 +61,7 @@ class SessionStore:
         document_version: int = DOCUMENT_VERSION,
         index_type: type[TantivyIndex] = TantivyIndex,
     ) -> None:
-        """Rebuild an index that has another `document_version`."""
+        """The next sync rebuilds an index that has another `document_version`."""
         self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
         local = SqliteArchive(self.folder / ARCHIVE_FILE)
         self.archive: Archive = archive or local
@@ -85,7 +85,7 @@ class SessionStore:
         """Hold the write lock; yield False if another process has it and `wait` is false.
 
         `waiting` is called once before waiting. `size` is the number of bytes to be read. An exception in the
-        context does not undo what was recorded completely.
+        context does not undo what `record` has completed.
         """
         with self.archive.lease(wait=wait, on_wait=waiting) as is_held:
             self._expected_size = size
@@ -152,10 +152,10 @@ class SessionStore:
             self._since_commit += prepared.encoded.text_size
 
     def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
-        """Remove sessions and their sub-agents while holding the write lock; return their number.
+        """Remove sessions and their sub-agents; return their number. The caller must hold the write lock.
 
-        This rebuilds the index, since its word lists would still contain their words. With `for_good`, a sync never
-        reads them again; otherwise they return when their file changes.
+        This rebuilds the index, since its word lists would still contain words of these sessions. With `for_good`, no
+        sync stores them again; otherwise they return when their file changes.
         """
         with self.archive.transaction():
             count = placement.forget_sessions(self.archive, keys, for_good=for_good)
@@ -171,7 +171,7 @@ class SessionStore:
     # --- the index -----------------------------------------------------------------------------------------------
 
     def open_index(self) -> TantivyIndex | None:
-        """Return the existing index, or None if there is none or it is unusable."""
+        """Return the existing index, or None if it is missing or unusable."""
         if self._index is None:
             self._index = self._index_type.open_existing(self.index_folder, self._index_name())
         return self._index
@@ -250,7 +250,7 @@ class SessionStore:
         return self.archive.exists()
 
     def stored_digests(self, source: str) -> Mapping[SessionName, StoredDigests]:
-        """Return the stored digests of a file's sessions. Blocks that match need no preparation."""
+        """Return the block digests of a file's stored sessions. Blocks with these digests need no documents."""
         return placement.read_stored_digests(self.archive, source)
 
     def find_sessions(
@@ -273,7 +273,7 @@ class SessionStore:
         return placement.read_messages(self.archive, key, start, stop)
 
     def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
-        """Open a reader of single messages by session and index; for a deleted message it returns an empty one."""
+        """Open a reader that returns a message by session key and index; a deleted message is read as an empty one."""
         return placement.open_message_reader(self.archive)
 
     def session(self, key: int) -> Session:
@@ -281,7 +281,7 @@ class SessionStore:
         return placement.read_session(self.archive, key)[1]
 
     def document_frequency(self, word: str) -> int:
-        """Return the number of texts that contain a word, as `tokenize_words` returns it."""
+        """Return the number of texts that contain a token of `tokenize_words`, not counting tool output."""
         index = self.open_index()
         return index.document_frequency(word) if index is not None else 0
 
@@ -294,9 +294,9 @@ class SessionStore:
         return MemorySizes(text, self.archive.size(), index, len(rows), messages)
 
     def excluded_counts(self) -> dict[str, int]:
-        """Return the number of texts that a search skips by default, by reason; the searched ones under "".
+        """Return the number of texts that a search skips by default, by reason.
 
-        Texts that are skipped only because they are in a sub-agent are under "sub-agent".
+        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only for that reason.
         """
         index = self.open_index()
         subagents = self.archive.find_keys(SessionFilter(subagent=True))

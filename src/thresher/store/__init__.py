@@ -1,6 +1,6 @@
-"""Content store: removed content by content id, so that every edit can be undone.
+"""Content store: keeps removed content by id, so that every edit can be undone.
 
-Stores parts and the member ids of summaries. Imports `model` and `errors`; `sqlite3` only when needed.
+A store contains parts and the member ids of summaries. `sqlite3` is imported only when needed.
 """
 
 from typing import TYPE_CHECKING

@@ -17,22 +17,23 @@ NO_SUMMARIES: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class ContentStore(Protocol):
-    """Storage of removed content. Content is written before it is removed, so that nothing is lost."""
+    """Storage of removed content. Callers store content before they remove it, so that nothing is lost."""
 
     def put(self, parts: Iterable[Part], folds: Mapping[str, Sequence[str]] = NO_SUMMARIES) -> None:
-        """Store parts, and the members of summaries (exact ids, in order), in one transaction.
+        """Store parts and summaries in one transaction.
 
-        Existing content is not overwritten. Raises `StoreError`.
+        `folds` maps the id of each summary to the exact ids of its members, in order. Existing content is not
+        overwritten. Raises `StoreError`.
         """
 
     def get(self, id: str) -> StoredContent | None:
         """Return the content whose id equals or starts with this id, or None. Raises `AmbiguousIdError`."""
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return the ids that are stored, unchanged."""
+        """Return those of the given ids, as given, that match stored content."""
 
     def text(self, id: str) -> str:
-        """Return the text of an id. Raises `NotStoredError` or `AmbiguousIdError`."""
+        """Return the stored text with this id. Raises `NotStoredError` or `AmbiguousIdError`."""
 
 
 def require_unique(targets: set[str], id: str) -> str | None:
@@ -43,7 +44,7 @@ def require_unique(targets: set[str], id: str) -> str | None:
 
 
 def read_stored_text(store: ContentStore, id: str) -> str:
-    """Return the text of a part, or the texts of a summary's members, each under a header line."""
+    """Return the stored text of a part, or of a summary's members, each after a header line."""
     content = store.get(id)
     if content is None:
         raise NotStoredError(_not_stored_message(id))

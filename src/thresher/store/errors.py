@@ -1,20 +1,20 @@
-"""Errors of the content store.
+"""Errors of the content store and the session archive.
 
-StoreError              the store cannot be read or written; the edit is then not made
-├── NotStoredError      no content has the id
-└── AmbiguousIdError    a shortened id matches several contents
+StoreError              a store, archive or index cannot be read or written
+├── NotStoredError      no content or session has the id
+└── AmbiguousIdError    a shortened id matches several contents or sessions
 """
 
 from thresher.errors import ThresherError
 
 
 class StoreError(ThresherError):
-    """The content store cannot be read or written."""
+    """The content store, the archive or its index cannot be read or written."""
 
 
 class NotStoredError(StoreError):
-    """No stored content has the id."""
+    """No stored content or session has the id."""
 
 
 class AmbiguousIdError(StoreError):
-    """A shortened id matches several stored contents."""
+    """A shortened id matches several stored contents or sessions."""

@@ -15,7 +15,7 @@ def get_data_folder() -> Path:
 
 
 def create_private_folder(folder: Path) -> None:
-    """Create a folder, and its parent if missing, that only the user can access."""
+    """Create a folder that only the user can access, and its missing parents."""
     if not folder.parent.exists():
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,8 +1,8 @@
 """Ids of stored content.
 
-A content id hashes the canonical form, so two argument texts with different spacing share it. A placeholder's content
-must be restored byte for byte, so such parts get an id of their exact text instead, with a tag that no content id uses.
-Call ids are not hashed here either: two equal results are one text.
+A content id is a hash of a part's canonical form, so two calls whose arguments differ only in spacing have the same id.
+Removed content must be restored byte for byte. So the exact id of such a part is a hash of its exact text, with a tag
+that no content id uses. An exact id does not cover the call id, so equal results of two calls are stored once.
 
 People and models copy ids by hand, so a lookup also accepts the first digits, an id without its tag, and an id in
 brackets or in a sentence.
@@ -17,7 +17,7 @@ from thresher.model.parts import Image, Part, Text, ToolCall, ToolResult, Unknow
 DIGITS = 32
 SHORT_DIGITS = 16
 FEWEST_DIGITS = 8
-"""Minimum length of a lookup; fewer digits match other content too easily."""
+"""Minimum number of digits in a lookup; fewer would match other content too easily."""
 
 
 def exact_id(part: Part) -> str:
@@ -56,7 +56,7 @@ def parse_part_id(id: str) -> str | None:
 
 
 def is_complete_id(id: str) -> bool:
-    """True if an id has all its digits."""
+    """Return whether an id has all its digits."""
     return len(id) == len(ID_VERSION) + 1 + DIGITS
 
 

@@ -36,11 +36,11 @@ class InMemoryContentStore:
         return None if target is None else self._contents[target]
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return the ids that are stored."""
+        """Return those of the given ids that match stored content."""
         return {id for id in ids if self._targets(id)}
 
     def text(self, id: str) -> str:
-        """Return the text of an id."""
+        """Return the stored text with this id."""
         return read_stored_text(self, id)
 
     def _put_if_new(self, id: str, content: StoredContent) -> None:

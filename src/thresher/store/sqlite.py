@@ -1,6 +1,6 @@
 """Content store on disk: one SQLite file with one table.
 
-Every call opens and closes the file, so threads can share a store and it survives a fork. This takes a fraction of a
+Every call opens and closes the file, so threads and forked processes can share a store. This takes a fraction of a
 millisecond. Writers lock the file immediately and wait for each other. Reading creates nothing.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STORE_FILE = "store.sqlite3"
 MIN_COMPRESSED_SIZE = 1024
-"""Size in bytes from which a body is compressed."""
+"""Minimum size in bytes of a body to compress."""
 
 StoredRowKind = Literal["part", "packed", "alias", "fold"]
 StoredRow = tuple[str, StoredRowKind, bytes]
@@ -66,12 +66,12 @@ class SqliteContentStore:
         return self._decode_body(kind, body)
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return the ids that are stored."""
+        """Return those of the given ids that match stored content."""
         with self._file.open_existing() as connection:
             return {id for id in ids if _targets(connection, id)}
 
     def text(self, id: str) -> str:
-        """Return the text of an id."""
+        """Return the stored text with this id."""
         return read_stored_text(self, id)
 
     def _decode_body(self, kind: StoredRowKind, body: bytes) -> StoredContent:
@@ -118,7 +118,7 @@ def _rows(id: str, part: Part) -> Iterator[StoredRow]:
 
 
 def _targets(connection: "Connection | None", id: str) -> set[str]:
-    """Return the ids of all contents that an id, its first digits, or an alias matches."""
+    """Return the exact ids of all contents that match an id, its first digits or an alias."""
     prefix = parse_part_id(id)
     if connection is None or prefix is None:
         return set()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_SECONDS = 30.0
 """Seconds that a writer waits for the lock."""
-HOME_ADVICE = "free the disk, or set THRESHER_HOME to a folder that can be written"
+HOME_ADVICE = "free disk space, or set THRESHER_HOME to a folder that can be written"
 
 
 class SqliteSchema(NamedTuple):
@@ -33,7 +33,7 @@ class SqliteSchema(NamedTuple):
 
 
 class SqliteFile:
-    """A SQLite file of Thresher's own, or a database in memory if it has no path."""
+    """A SQLite file that Thresher owns, or an in-memory database if `path` is None."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class SqliteFile:
             raise self._error(f"{self.name}: cannot be {verb} ({error}); {self._advice}") from error
 
     def adopt(self, old: Path) -> None:
-        """Rename a database of an earlier version to this file's name, including the content of its log.
+        """Rename the database of an earlier Thresher version to this file's name, after merging its log.
 
-        The rename happens under an exclusive lock, after merging the log. So no process keeps writing to a log under
+        The rename happens under an exclusive lock. So no process keeps writing to a log under
         the old name, and if two processes rename at once, the second one finds the file already renamed.
         """
         deadline = time.monotonic() + self._timeout

@@ -46,7 +46,7 @@ class SessionLayout(Struct, frozen=True, omit_defaults=True):
 
 
 def flatten_messages(session: Session) -> list[Message]:
-    """Return all messages in storage order."""
+    """Return all messages in storage order, without their raw records."""
     histories = [*session.segments, *(branch.history for branch in session.branches)]
     bare = structs.replace
     return [bare(message, records=()) if message.records else message for history in histories for message in history]
@@ -66,7 +66,7 @@ def decode_messages(data: bytes) -> list[Message]:
 
 
 def decode_messages_lazily(data: bytes) -> Sequence[msgspec.Raw | Message]:
-    """Decode a block of messages but defer each message, for `decode_message`, where possible."""
+    """Split a block into messages that `decode_message` decodes one by one; a JSON block is decoded at once."""
     body = expand(data)
     return decode_messages(data) if body.startswith(_JSON_ARRAY) else _decode_raw(body)
 
@@ -104,7 +104,7 @@ def encode_layout(session: Session) -> bytes:
 def rebuild_session(
     facts: ArchivedSession, encoded_layout: bytes, messages: Iterable[Message], children: Iterable[Session]
 ) -> Session:
-    """Rebuild a session from archive fields, layout, messages and sub-agents. Raw records are lost."""
+    """Rebuild a session from archive fields, layout, messages and sub-agents; it has no raw records."""
     layout = _decode_layout(expand(encoded_layout))
     remaining = iter(messages)
     segments = tuple(_history(segment, remaining) for segment in layout.segments)
@@ -141,7 +141,7 @@ def _decode_layout(body: bytes) -> SessionLayout:
 
 
 def encode_value(value: Any) -> bytes:
-    """Encode a value without compression."""
+    """Encode a value as MessagePack, or as JSON if it contains an unpaired surrogate, without compression."""
     try:
         return _encode(value)
     except UnicodeEncodeError:

@@ -1,13 +1,15 @@
 """Group sessions into families and compare versions of a session.
 
-A session belongs to the family of its parent, of the session that it forks or continues, of its copies (same id and
-beginning in another file), and of sessions that begin with the very same message, as a resumed session with copied
-history does. The family's root is the id of its first known ancestor. If the parent is not archived yet, its id
-serves as root; when the parent arrives and has a parent itself, the whole family moves to that root. Roots belong to
-one agent, since two agents may use the same id.
+A session belongs to the family of its parent, and of the session that it forks or continues. Copies of a session
+(same id and beginning in another file) also belong together. So do sessions that begin with the same message id: a
+resumed session may start with a copy of the earlier history.
 
-If a file loses messages, the archive keeps the old session as a separate version, marked as gone. A message counts
-as present if its text is anywhere in the new version, or if it was extended.
+The root of a family is usually the id of its first known ancestor. If the parent is not archived yet, the parent's id
+is the root. When the parent arrives and has a parent itself, the whole family moves to that root. A root is unique only
+within one agent, since two agents may use the same id.
+
+If a file loses messages, the archive keeps the old session as a separate version, marked as gone. A message is not
+lost if its text is anywhere in the new version, or if the new version extends it.
 """
 
 import re
@@ -21,16 +23,18 @@ from thresher.model.parts import part_text
 MIN_UNIQUE_ID_LENGTH = 20
 """Minimum length of a unique message id; shorter ids are often counters."""
 UNANSWERED = "+"
-"""Suffix for an ambiguous beginning: an undated prompt without an answer, which many runs may share."""
+"""Mark in the origin id of a session that starts with an undated message. At the end of the id, it means that no answer
+follows, so many runs may share the origin."""
 EMPTY_ARGUMENTS = ("", "{}", "null")
-"""Arguments of an incomplete call."""
+"""Arguments that a call may have while it is incomplete."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def compute_origin_id(session: Session) -> str:
     """Return the id of the first message if it is unique, otherwise a digest of the beginning.
 
-    Many runs begin with the same prompt. If it has no date, the digest includes all messages up to the first answer.
+    Many runs begin with the same prompt. So if the first message has no date, the digest includes all messages up to
+    the first answer.
     """
     messages = session.messages()
     first = next(messages, None)
@@ -82,19 +86,19 @@ def choose_family_root(
         links.append(_first_root(other for other in copies if other.origin_id == origin))
     if is_shared_origin(origin):
         links.append(_first_root(other for other in same_agent if other.origin_id == origin))
-    # Counters and file names are not unique: unrelated sessions may have the same id.
+    # An id may be a counter or a file name, so unrelated sessions may have the same one.
     current_root = facts.root or (f"{facts.id}~{facts.key}" if copies else facts.id)
     roots = [root for root in links if root] or [current_root]
     return roots[0], frozenset((*roots, current_root)) - {roots[0]}
 
 
 def is_shared_origin(origin: str) -> bool:
-    """Return whether only copies of one session share this origin."""
+    """Return whether this origin is a unique message id, which only copies of one session share."""
     return origin.startswith("id:")
 
 
 def _is_unique_id(id: str, origin: str) -> bool:
-    """Return whether an agent generated this id, so that no other session has it."""
+    """Return whether this id is a UUID or the session starts with a unique message id, so that only copies have it."""
     return is_shared_origin(origin) or _UUID.fullmatch(id) is not None
 
 
@@ -106,7 +110,7 @@ def _first_root(rows: Iterable[StoredSession]) -> str:
 
 
 def count_missing_messages(old: Iterable[Message], new: Iterable[Message]) -> int:
-    """Return the number of messages that the new version lacks."""
+    """Return the number of old messages that the new version lacks."""
     new_messages = [*new]
     new_texts = {(message.role, _part_texts(message)) for message in new_messages}
     new_by_id = {message.id or str(position): message for position, message in enumerate(new_messages)}
@@ -118,7 +122,7 @@ def count_missing_messages(old: Iterable[Message], new: Iterable[Message]) -> in
 
 
 def _has_grown(old: Message, new: Message | None) -> bool:
-    """Return whether each part of a message is unchanged or extended."""
+    """Return whether each part of the old message is in the new one, unchanged or extended."""
     parts = new.parts if new is not None else ()
     return bool(parts) and all(any(_extends(part, before) for part in parts) for before in old.parts)
 
@@ -138,13 +142,16 @@ def _extends(new: Part, old: Part) -> bool:
 def compute_forgotten_digest(agent: str, id: str, start: str) -> bytes:
     """Return the digest that identifies a forgotten session.
 
-    A unique id suffices; an id that may be a file name needs the beginning as well.
+    The digest covers the agent and the id, and also the session's beginning unless the id is unique.
     """
     return _digest_name(agent, id) if _is_unique_id(id, start) else _digest_name(agent, id, start)
 
 
 def list_forgotten_digests(agent: str, id: str, start: str, owner: str = "") -> Iterator[bytes]:
-    """Yield every digest that may identify a session: its own, that of its form without answers, and its owner's."""
+    """Yield the digests under which a session may be forgotten.
+
+    They identify the session by its id alone, by id and beginning, by id and unanswered beginning, or by its owner.
+    """
     answered, _, _ = start.partition(UNANSWERED)
     yield _digest_name(agent, id)
     yield _digest_name(agent, id, start)

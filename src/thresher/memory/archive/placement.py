@@ -1,13 +1,14 @@
-"""Decide which rows of an archive a session adds, replaces or removes; works with any archive.
+"""Decide which rows of an archive a session adds, replaces or removes.
 
-A session's messages are stored in blocks. Leading blocks with unchanged digests stay, and the rest is replaced. So a
-session that grew rewrites only its last block, and a rewound session is detected. A block never changes and its id
-is never reused: an index needs only the highest block id that it contains and the blocks removed since.
+A session's messages are stored in blocks. Leading blocks with unchanged digests stay, and the rest is replaced. If a
+session grew, only its last block is rewritten before new ones are added. A rewound session is detected. A block never
+changes, and its id is never reused. So to update itself, an index needs only its highest block id and the list of
+blocks that were removed since.
 
-If a file loses messages, the old version stays under another ordinal, and the current version is stored separately.
-If the file lost the whole session, nothing changes.
+If a session in a file loses messages, the old version stays under another ordinal, and the current version is stored
+separately. If the file loses the whole session, the stored version stays and is marked as absent.
 
-A forgotten session leaves a digest of its name, so that a sync does not restore it from a file that still contains
+A permanently forgotten session leaves a digest of its name. A sync skips such a session, even if a file still contains
 it.
 """
 
@@ -35,7 +36,7 @@ from thresher.model import Message, Session
 from thresher.store.errors import NotStoredError
 
 MISSING_MESSAGE = Message("user", ())
-"""Default for a message that an index still references during or after an interrupted sync."""
+"""Replacement for a deleted message that the index still contains, during a sync or after an interrupted one."""
 BLOCK_CACHE_SIZE = 32
 """Number of decoded blocks that a message reader caches."""
 SessionName = tuple[str, str, str, int]
@@ -64,9 +65,9 @@ class StoredDigests(NamedTuple):
 def store_session(
     archive: Archive, entry: EncodedSession, *, ordinal: int, source: str, owner: int, grown: bool = False
 ) -> PlacedSession | None:
-    """Store a session; return None if its file no longer contains it.
+    """Store a session; return None if it has no messages but its stored version has some.
 
-    With `grown`, the file still contains everything it did before.
+    `grown` states that the file still contains everything that it did at the last sync.
     """
     facts = entry.session
     versions = archive.find_sessions(SessionFilter(agent=facts.agent, id=facts.id, file=facts.file))
@@ -93,10 +94,10 @@ def store_session(
 def build_session_row(
     entry: EncodedSession, before: StoredSession | None, *, ordinal: int, source: str, owner: int
 ) -> StoredSession:
-    """Build a session's row, with facts from the row that it replaces."""
+    """Build a session's row; keep its key, its root and missing facts from the row that it replaces."""
     facts = entry.session
     if before is not None:
-        # A sub-agent whose owner's file is gone is read alone, without these facts.
+        # If the owner's file is gone, its sub-agent is read alone, without its owner and call.
         owner = owner or before.owner
         previous = before.session
         facts = structs.replace(facts, key=previous.key, root=previous.root, call=facts.call or previous.call)
@@ -147,7 +148,7 @@ def count_same_digests(stored: Sequence[bytes], blocks: Sequence[EncodedBlock]) 
 
 
 def _count_lost_messages(archive: Archive, old: Sequence[BlockRow], new: Sequence[EncodedBlock]) -> int:
-    """Return the number of messages in stored blocks that the new blocks lack."""
+    """Return the number of messages that the stored blocks contain and the new blocks lack."""
     same = count_same_digests([block.digest for block in old], new)
     if same == len(old):
         return 0
@@ -174,7 +175,7 @@ def _drop_restored_version(
 
 
 def mark_absent(archive: Archive, source: str, keys: Collection[int], same: Collection[str]) -> None:
-    """Mark stored sessions of a file as absent unless their key or id is listed."""
+    """Mark stored sessions of a file as absent unless `keys` or `same` lists their key or id."""
     for row in archive.find_sessions(SessionFilter(source=source)):
         if row.is_present and row.key not in keys and row.session.id not in same:
             archive.put_session(row._replace(is_present=False))
@@ -184,7 +185,7 @@ def mark_absent(archive: Archive, source: str, keys: Collection[int], same: Coll
 
 
 def forget_sessions(archive: Archive, keys: Iterable[int], *, for_good: bool) -> int:
-    """Remove sessions and their sub-agents; return their number. With `for_good`, block their return."""
+    """Remove sessions and their sub-agents; return their number. With `for_good`, no sync stores them again."""
     queue, selected = deque(keys), dict[int, None]()
     while queue:
         key = queue.popleft()
@@ -210,7 +211,7 @@ def is_forgotten(archive: Archive, entry: EncodedSession) -> bool:
 
 
 def hide_sources(archive: Archive, paths: Iterable[str]) -> None:
-    """Hide the paths of files without stored sessions, and remove their parts."""
+    """Hide the paths of files without stored sessions, and remove the records of their parts."""
     known = archive.sources()
     for path in paths:
         if path in known and not archive.find_keys(SessionFilter(source=path)):
@@ -223,7 +224,7 @@ def hide_sources(archive: Archive, paths: Iterable[str]) -> None:
 
 
 def read_stored_digests(archive: Archive, source: str) -> Mapping[SessionName, StoredDigests]:
-    """Return the stored digests of a file's sessions."""
+    """Return the block digests of all sessions that a file still contained at the last sync."""
     rows = [row for row in archive.find_sessions(SessionFilter(source=source)) if row.is_present]
     blocks = groupby(archive.find_blocks([row.key for row in rows]) if rows else (), key=lambda block: block.session)
     digests = {session: tuple(block.digest for block in rows_of_session) for session, rows_of_session in blocks}
@@ -244,7 +245,7 @@ def read_messages(archive: Archive, key: int, start: int = 0, stop: int | None =
 
 @contextmanager
 def open_message_reader(archive: Archive) -> Iterator[Callable[[int, int], Message]]:
-    """Open a reader of single messages by session and index; for a deleted message it returns an empty one."""
+    """Open a reader that returns a message by session key and index; a deleted message is read as an empty one."""
 
     @lru_cache(maxsize=BLOCK_CACHE_SIZE)
     def block(key: int, number: int) -> Sequence[Raw | Message]:

@@ -1,8 +1,8 @@
-"""Row types of an archive, and the protocol that an implementation provides.
+"""Row types of an archive, and the protocol that each archive implements.
 
-An archive only stores rows. The modules `placement` and `families` decide which rows a session becomes, which
-sessions form a family and how to forget one. The full-text index is derived from the archive. So supporting another
-database takes one class with these methods.
+An archive only stores rows. The modules `placement` and `families` decide which rows represent a session,
+which sessions form a family and how to forget a session. The full-text index is derived from the archive. So another
+database needs only one class with these methods.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class EncodedSession(NamedTuple):
     text_size: int
     blocks: Sequence[EncodedBlock]
     source_version: str = ""
-    """Version of the session as a multi-session file states it."""
+    """Version that a multi-session file states for the session; empty for other files."""
 
 
 class StoredSession(NamedTuple):
@@ -45,9 +45,9 @@ class StoredSession(NamedTuple):
     ordinal: int
     """Position among sessions with the same name in the file; negative for a version that the file lost."""
     source: str
-    """Path of the file with which the session was read."""
+    """Path of the file that the sync read; for a sub-agent with its own file, usually the file of its parent."""
     owner: int = 0
-    """Key of the session that owns this sub-agent."""
+    """Key of the session that owns this sub-agent; 0 if it has no owner."""
     origin_id: str = ""
     is_present: bool = True
     """True if the source file still contains the session."""
@@ -71,7 +71,7 @@ class BlockRow(NamedTuple):
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
-    """Conditions that a session must all meet. Defaults match every session."""
+    """Conditions on a session, which must all hold. The defaults match every session."""
 
     keys: Collection[int] | None = None
     agent: str = ""
@@ -86,6 +86,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     """Substring of the project's path; case-insensitive for ASCII letters."""
     branch: str = ""
     subagent: bool = False
+    """True to match only sub-agents."""
 
 
 class Archive(Protocol):
@@ -113,7 +114,7 @@ class Archive(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Apply all changes in the context or none.
 
-        They persist at the next `flush` or at the end of the lease, or earlier.
+        They persist no later than the next `flush` or the end of the lease.
         """
 
     def flush(self) -> None:
@@ -161,23 +162,24 @@ class Archive(Protocol):
     def tombstones(self, after: int = 0) -> list[tuple[int, int]]:
         """Return the position and block of each tombstone above position `after`.
 
-        An index must remove these blocks. A negative block is the negated key of a session whose title changed.
+        An index must remove the documents of these blocks. A negative number is the negated key of a session, whose
+        title document is out of date.
         """
 
     def add_tombstones(self, blocks: Iterable[int]) -> None:
         """Add tombstones for all indexes, each at a new highest position."""
 
     def clear_tombstones(self, upto: int) -> None:
-        """Delete tombstones up to a position. An archive that several indexes share keeps them."""
+        """Delete tombstones up to a position. If several indexes share the archive, do nothing."""
 
     def sources(self) -> Mapping[str, SourceRecord]:
-        """Return every known file by path, or by its hidden name if all its sessions are forgotten."""
+        """Return the record of every known file by path, or by hidden name if all its sessions are forgotten."""
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Insert or replace files by path."""
+        """Insert or replace the records of files by path."""
 
     def remove_sources(self, paths: Collection[str]) -> None:
-        """Delete files."""
+        """Delete the records of files; the files themselves stay."""
 
     def add_forgotten(self, digests: Iterable[bytes]) -> None:
         """Add digests of sessions that must not be stored again."""

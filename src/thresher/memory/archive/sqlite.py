@@ -60,7 +60,7 @@ SCHEMA = SqliteSchema(
     },
 )
 _FACTS = ArchivedSession.__struct_fields__[1:-1]
-"""Columns of a session's facts, all but its key and `gone`."""
+"""Fields of `ArchivedSession` that are columns: all except `key` and `gone`."""
 _COLUMNS = (*_FACTS, "ordinal", "source", "owner", "start", "present", "text", "mark")
 _SELECT = (
     f"SELECT key, {', '.join(f'sessions.{column}' for column in _COLUMNS)}, COALESCE(sources.state, '') "
@@ -74,7 +74,7 @@ _CONDITIONS = {
     "project": "instr(lower(project), lower(?))",
     "subagent": "subagent = ?",
 }
-"""Conditions other than `column = ?`."""
+"""SQL conditions of the filter fields for which `column = ?` does not work."""
 
 
 class _ThreadConnection(threading.local):
@@ -134,7 +134,7 @@ class SqliteArchive:
                 yield True
 
     def _is_locked(self, lock: Connection) -> bool:
-        """Try to acquire the lock."""
+        """Try to acquire the lock; return whether this succeeded."""
         try:
             lock.execute("BEGIN IMMEDIATE")
         except OperationalError as error:
@@ -298,23 +298,23 @@ class SqliteArchive:
         self._write("INSERT OR REPLACE INTO tombstones (block) VALUES (?)", [(block,) for block in blocks])
 
     def clear_tombstones(self, upto: int) -> None:
-        """Delete tombstones up to a position, which the only index of this archive has processed."""
+        """Delete tombstones up to a position; this archive has only one index, which has processed them."""
         self._write("DELETE FROM tombstones WHERE position <= ?", [(upto,)])
 
     # --- files and forgotten sessions --------------------------------------------------------------------------------
 
     def sources(self) -> dict[str, SourceRecord]:
-        """Return every known file by path, or by its hidden name if all its sessions are forgotten."""
+        """Return the record of every known file by path, or by hidden name if all its sessions are forgotten."""
         rows = self._run("SELECT * FROM sources")
         return {row[0]: SourceRecord(row[0], FileStat(*row[1:5]), *row[5:]) for row in rows}
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
-        """Insert or replace files by path."""
+        """Insert or replace the records of files by path."""
         rows = [(source.path, *source.stat, *source[2:]) for source in known]
         self._write(f"INSERT OR REPLACE INTO sources VALUES ({', '.join('?' * 11)})", rows)
 
     def remove_sources(self, paths: Collection[str]) -> None:
-        """Delete files."""
+        """Delete the records of files; the files themselves stay."""
         self._write("DELETE FROM sources WHERE path = ?", [(path,) for path in paths])
 
     def add_forgotten(self, digests: Iterable[bytes]) -> None:

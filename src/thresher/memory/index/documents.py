@@ -1,4 +1,4 @@
-"""Index documents: the texts of one kind in a message, with the paths it names."""
+"""Index documents: each has the texts of one kind in a message, and the paths that its calls touch."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ RECALL_REASON = EXCLUSION_REASONS.index("recall")
 
 
 class CommitSubjects(NamedTuple):
-    """Normalized subjects of commits in a tool's output, made by the command or listed by it."""
+    """Normalized commit subjects in a tool's output: of commits that the command `made`, or only listed (`logged`)."""
 
     made: tuple[str, ...] = ()
     logged: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class IndexDocument(NamedTuple):
 
 
 def path_suffixes(path: str) -> list[str]:
-    """Return a path and all its suffixes that start at a name, in lower case with forward slashes."""
+    """Return a path and its suffixes (`b/c.py`, `c.py`), at most 24, in lower case with forward slashes."""
     normalized = path.encode("utf-8", "replace").decode().replace("\\", "/").lower()
     names = [name for name in normalized.split("/") if name not in ("", ".")]
     return ["/".join(names[start:]) for start in range(len(names))][-MOST_FOLDERS:]

@@ -1,7 +1,8 @@
 """Full-text index in tantivy, derived from the archive.
 
-It stores only numbers that refer to the archive. A state file in its folder names the archive and the document
-version. An index that is damaged, outdated or made for another archive counts as missing and is rebuilt.
+The index stores terms, and numbers that refer to the archive, but no texts. A state file in its folder names the
+archive and the document version. An index that is damaged, outdated or made for another archive counts as missing and
+is rebuilt.
 """
 
 import os
@@ -25,7 +26,7 @@ from thresher.store.errors import StoreError
 HEAP = 400_000_000
 """Memory for buffered documents while the index is written, in bytes."""
 SMALL_WRITE_BYTES = 16_000_000
-"""Below this size, one thread writes the documents, so that they form one segment."""
+"""Size below which one thread with this much memory writes the documents, so that they form one segment."""
 STATE_FILE = "thresher.state"
 META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
@@ -107,7 +108,7 @@ class TantivyIndex:
 
     @classmethod
     def open_existing(cls, folder: Path, name: str) -> "TantivyIndex | None":
-        """Open the index with this name; return None if there is none or it is unusable."""
+        """Open the index; return None if it is missing, has another name or is unusable."""
         try:
             index = cls(folder, tantivy.Index.open(str(folder)))
             if index.read_state().name != name:
@@ -157,7 +158,7 @@ class TantivyIndex:
 
     @_translate_errors
     def search(self, query: tantivy.Query, limit: int) -> list[IndexHit]:
-        """Return the matching documents with the highest scores, in order."""
+        """Return the matching documents with the highest scores, best first."""
         searcher = self.searcher
         return _build_hits(searcher, searcher.search(query, limit, count=False).hits)
 
@@ -182,8 +183,8 @@ class TantivyIndex:
     ) -> tuple[Counter[int], list[IndexHit]]:
         """Count the matching messages of each session, and return the best documents.
 
-        A message counts once, even if several of its documents match. The documents are the `best` of all sessions,
-        followed by further ones until each session has `each` of its own.
+        A message counts once, even if several of its documents match. The result has the `best` highest-ranked
+        documents of all sessions, and then further documents until each session has `each`.
         """
         searcher = self.searcher
         hits = searcher.search(query, MOST_PLACES, count=False).hits
@@ -204,11 +205,14 @@ class TantivyIndex:
 
     @_translate_errors
     def document_frequency(self, word: str) -> int:
-        """Return the number of documents that contain a word."""
+        """Return the number of documents that contain a word, not counting tool output."""
         return self.searcher.doc_freq("said", word)
 
     def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
-        """Return the number of excluded texts by reason; other texts are under "" or "sub-agent"."""
+        """Return the number of texts by exclusion reason.
+
+        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only for that reason.
+        """
         messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
         counts = self.count_by_field(messages, "reason").items()
         texts: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
@@ -223,7 +227,7 @@ class TantivyIndex:
 
     @_translate_errors
     def begin_writing(self, size: int) -> None:
-        """Open a writer for about `size` bytes, and remove leftovers of an interrupted one."""
+        """Open a writer for about `size` bytes, and remove what an interrupted writer left."""
         if self._writer is None:
             self._last_block = self.read_state().last_block
             is_small = size < SMALL_WRITE_BYTES
@@ -237,7 +241,7 @@ class TantivyIndex:
 
     @_translate_errors
     def add_documents(self, session: int, block: int, docs: Iterable[IndexDocument]) -> None:
-        """Add documents of a session's block."""
+        """Add the documents of a session's block."""
         assert self._writer is not None
         self._is_committed = False
         self._last_block = max(self._last_block, block)
@@ -270,7 +274,7 @@ class TantivyIndex:
 
 
 def _build_hits(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[IndexHit]:
-    """Build hits with the searcher that returned them, since another may have other segments."""
+    """Build hits with the searcher that found them; in another searcher, the addresses may be invalid."""
     addresses = [address for _, address in hits]
     columns = [_numbers(searcher, field, addresses) for field in IndexHit._fields[1:]]
     return [*map(IndexHit, [score for score, _ in hits], *columns)]

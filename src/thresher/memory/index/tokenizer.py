@@ -1,11 +1,11 @@
 """Tokenizer for the index and for queries.
 
 It splits `refreshToken`, `HTMLParser` and `refresh_token` into words, treats each character of a script without
-spaces as a word (a query matches them as phrases), and stems English words. The index splits at everything other
-than letters and digits. Boundaries that it does not recognize get a space first, because a regex tokenizer in the
-index takes twice the total time.
+spaces as a word (a query matches them as phrases), and stems English words. The index itself splits only at characters
+other than letters and digits. So this module first inserts a space at all other word boundaries. A regex tokenizer in
+the index would double the total time.
 
-Tool output is mostly names and numbers, and most of all text: its words are not stemmed or split.
+Most text is tool output, which contains mostly names and numbers. Its words are neither stemmed nor split at capitals.
 """
 
 import re
@@ -17,7 +17,7 @@ import tantivy
 STEMMED, PLAIN = "words", "plain"
 """Names of the two analyzers."""
 MAX_WORD_BYTES = 80
-"""Maximum length of a word; longer ones count as data. A 64-digit digest is below the limit."""
+"""Maximum size of a word to index; a longer one is probably data. A digest of 64 digits is below the limit."""
 
 # The upper-case letter comes first, so that the regex engine scans quickly for a start.
 _CAMEL_BOUNDARY = re.compile(r"[A-Z](?<=[A-Za-z0-9][A-Z])(?:(?<![A-Z][A-Z])|(?=[a-z]))")
@@ -45,12 +45,12 @@ def separate_unspaced_scripts(text: str) -> str:
 
 
 def split_unspaced_runs(text: str) -> tuple[str, list[str]]:
-    """Return the text without its runs in scripts without spaces, and these runs."""
+    """Return the text without the runs of characters from scripts without spaces, and these runs."""
     return _UNSPACED_RUN.sub(" ", text), _UNSPACED_RUN.findall(text)
 
 
 def separate_words(text: str) -> str:
-    """Return the text with a space at every word boundary."""
+    """Insert a space at each word boundary that the index would not recognize."""
     return _CAMEL_BOUNDARY.sub(_prepend_space, separate_unspaced_scripts(text))
 
 
@@ -59,7 +59,7 @@ def _prepend_space(found: re.Match[str]) -> str:
 
 
 def tokenize_words(text: str) -> list[str]:
-    """Tokenize a text as the index does."""
+    """Tokenize a text as the index does for everything except tool output."""
     return analyzer(STEMMED).analyze(separate_words(text))
 
 

@@ -1,1 +1,1 @@
-"""From source files to archived sessions: change detection, extraction, provenance and redaction."""
+"""Ingestion of source files into the archive: change detection, extraction, provenance and redaction."""

@@ -1,9 +1,9 @@
 """Detect whether and how a source file changed, by its metadata first and its content only if needed.
 
-A line-based file grows at its end. A digest covers its bytes up to the last complete line: if the same bytes have
-the same digest, the file grew or was only touched. The last line is complete if it ends with a line break or is
-valid JSON. In a file that is a single document, all bytes count. A database with many sessions
-states a version for each of them.
+A line-based file grows at its end. A digest covers its bytes up to the last complete line. If these bytes still have
+the same digest, the file grew or was only touched. The last line is complete if it ends with a line break or is valid
+JSON. For a file that is a single document, the digest covers all bytes. For a database with many sessions, it covers
+the version that the database states for each session.
 """
 
 import os
@@ -23,7 +23,7 @@ FileChange = Literal["new", "grown", "rewritten", "touched"]
 
 
 class FileFingerprint(NamedTuple):
-    """Size of the complete part of a file, and the digest of those bytes."""
+    """Size and digest of the complete part of a file."""
 
     offset: int
     prefix: bytes
@@ -32,7 +32,7 @@ class FileFingerprint(NamedTuple):
 def read_file_stat(path: str | Path) -> FileStat | None:
     """Return the metadata of a file or folder; None if it is missing or inaccessible."""
     try:
-        status = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the look
+        status = os.stat(path)  # noqa: PTH116 - thousands of files, and a `Path` costs more than the call
     except (OSError, ValueError):
         return None
     inode = status.st_ino & 0x7FFF_FFFF_FFFF_FFFF

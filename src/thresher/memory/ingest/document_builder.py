@@ -2,17 +2,18 @@
 
 The kinds are `human`, `agent`, `thinking`, `summary`, `commands` (shell commands), `edits` (text written into
 files), `input` (arguments of other tools) and `output`. Excluded texts get separate documents, by reason. All kinds
-share one index field, so that a word has the same weight in each. Only tool output, which is two thirds of all text
-and optional in a search, has its own field: without stemming and positions, and limited to the beginning and end of
-a long text. Subjects of the commits that git lists there are indexed separately, as exact terms.
+except `output` share one index field, so that a word has the same weight in each. Tool output is two thirds of all
+text, and a search covers it only on request. So it has its own field, without stemming and positions, which contains
+only the beginning and end of a long text. Commit subjects in git output are also indexed as exact terms.
 
-The document of a call also contains the `paths` it touches as words, and as `file` each full path with all its
-suffixes (`a/b/c.py`, `b/c.py`, `c.py`). Paths are in no other field, so that words match text only. The title, with
-the words of the branch, is a document in a block of its own, whose id is the negated session key.
+The document of a call has two more fields. `paths` contains the words of each path that the call touches. `file`
+contains the path and all its suffixes (`a/b/c.py`, `b/c.py`, `c.py`) as exact terms. Paths are in no other field, so
+that words match text only. The title and branch of a session form a document in a separate block, whose id is the
+negated session key.
 
 Messages that a compaction repeats are archived but not indexed. Every text is redacted before it is truncated,
 because a truncated secret cannot be recognized. A title is often a truncated prompt, so it is rebuilt from that
-prompt.
+prompt before redaction.
 """
 
 import re
@@ -35,7 +36,7 @@ HEAD, TAIL = 4000, 1000
 
 
 def attribute_session(session: Session) -> list[list[AttributedText]]:
-    """Return the attributed texts of each message in storage order; none for repeated messages."""
+    """Return the attributed texts of each message in storage order; a repeated message has none."""
     attributed: list[list[AttributedText]] = []
     for history in _linear_histories(session):
         texts_by_index = dict(attribute_texts([message for message in history if not message.carried]))
@@ -51,7 +52,7 @@ def _linear_histories(session: Session) -> Iterator[list[Message]]:
 
 
 def encode_exclusions(attributed: Iterable[list[AttributedText]]) -> bytes:
-    """Encode the exclusion reasons for a block's digest, since a later message can change them."""
+    """Encode exclusion reasons for the digest of a block, because a later message can change them."""
     reasons = (f"{text.reason}{'+' if text.derived else ''}" for texts in attributed for text in texts)
     return ",".join(reasons).encode()
 
@@ -122,7 +123,7 @@ def _build_message_documents(message: Message, attributed: list[AttributedText],
 
 
 def _commits(texts: Iterable[AttributedText]) -> CommitSubjects:
-    """Return the commit subjects from complete outputs, before truncation."""
+    """Return the commit subjects in outputs that are not yet truncated."""
     found = [extract_commit_subjects(text.text) for text in texts if text.field == "output" and not text.reason]
     return found[0] if len(found) == 1 else CommitSubjects(*(sum(groups, ()) for groups in zip(*found, strict=True)))
 

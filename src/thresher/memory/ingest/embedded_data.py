@@ -4,7 +4,7 @@ import re
 
 SAMPLE = 100
 LONGEST_RUN = 200
-"""Minimum length of a base64 run that counts as data."""
+"""Length from which a base64 run counts as data."""
 
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -25,10 +25,10 @@ def strip_embedded_data(text: str) -> str:
         return text
     pieces: list[str] = []
     position = cursor = 0
-    while (cursor := _PLAIN.match(text, cursor).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # like `_RUN`
+    while (cursor := _PLAIN.match(text, cursor).end()) + SAMPLE <= len(text):  # type: ignore[union-attr]  # always matches
         preceding = text[max(position, cursor - SAMPLE) : cursor]
         start = cursor - len(preceding) + len(preceding.rstrip(_ALPHABET))
-        cursor = _RUN.match(text, cursor).end()  # type: ignore[union-attr]  # it matches anything
+        cursor = _RUN.match(text, cursor).end()  # type: ignore[union-attr]  # always matches
         if cursor - start >= LONGEST_RUN:
             pieces.append(text[position:start])
             position = cursor

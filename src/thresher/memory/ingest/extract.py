@@ -2,7 +2,7 @@
 
 `prepare_file` depends only on the file and on its last known state, so it returns the same result in this process
 and in a worker process. The result is small: compressed blocks, the documents of new blocks, and metadata, but no
-messages. The session store only has to write it.
+decoded messages. The session store only has to write this result.
 """
 
 import time
@@ -32,7 +32,7 @@ from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
 UNSURE_NS = 20_000_000
-"""Tolerance for file system clocks: a part that changed this shortly before it was read may have changed again."""
+"""Tolerance for file system clocks. A file that changed this shortly before the read may have changed during it."""
 MAX_SESSIONS_PER_READ = 128
 """Maximum number of sessions to read from a multi-session file at a time."""
 
@@ -51,9 +51,9 @@ class IngestJob(NamedTuple):
     only_parts_changed: bool = False
     """True if the file itself is unchanged, but one of its parts changed."""
     whole: str = ""
-    """Main file, now deleted, that this file was part of when it was last read."""
+    """Deleted main file with which this file was last read; empty if there is none."""
     stored: Mapping[SessionName, StoredDigests] = {}
-    """Digests of its stored sessions."""
+    """Block digests of the sessions that the archive has from this file."""
     already_read: frozenset[str] = frozenset()
     """Ids of sessions in a multi-session file that this sync already read, including those that it did not store."""
     most_sessions: int = MAX_SESSIONS_PER_READ
@@ -66,13 +66,13 @@ class PreparedSession(NamedTuple):
     ordinal: int
     """Position among the file's sessions with the same name."""
     owner: int
-    """Position of the owner of this sub-agent among the file's sessions; -1 if it has none."""
+    """Position of this sub-agent's owner among the sessions of the file; -1 without an owner."""
     documents: dict[int, list[IndexDocument]]
     """Documents of each new block, by block number."""
 
 
 class PreparedFile(NamedTuple):
-    """Result of reading a file. Owners precede their sub-agents."""
+    """Result of reading a file; its `sessions` contain each owner before its sub-agents."""
 
     source: SourceRecord
     status: IngestStatus
@@ -82,13 +82,13 @@ class PreparedFile(NamedTuple):
     unchanged_ids: frozenset[str] = frozenset()
     """Ids of unchanged sessions in a multi-session file, which were not read."""
     already_read: frozenset[str] = frozenset()
-    """Ids of the sessions that this sync read so far."""
+    """Ids of the sessions in a multi-session file that this sync has already read."""
     remaining: int = 0
     """Number of changed sessions that are still to be read."""
 
 
 def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile:
-    """Read a file unless it was only touched. If reading fails, `source.problem` says why."""
+    """Read a file unless it was only touched. After a failure, `source.problem` contains the reason."""
     source = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:
@@ -118,7 +118,7 @@ def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile
 
 
 def _select_changed(job: IngestJob, versions: Mapping[str, str]) -> tuple[frozenset[str], int]:
-    """Select changed sessions of a multi-session file by id; also return how many others remain."""
+    """Return the ids of changed sessions to read now from a multi-session file, and the number left for later."""
     stored = {id: digests.source_version for (_, id, _, _), digests in job.stored.items()}
     changed = [id for id, version in versions.items() if stored.get(id) != version and id not in job.already_read]
     return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
@@ -197,7 +197,7 @@ def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
 
 
 def _find_companion_files(path: str, sessions: Sequence[Session], began: int) -> Iterator[SourceRecord]:
-    """Return the files that were read with this one, and their folders, where new files may appear."""
+    """Yield records of the files that were read with this one, and of their folders, where new files may appear."""
     children = [child for session in sessions for child in _descendants(session)]
     other_files = (file for session in (*sessions, *children) for file in session.files)
     files = {*(child.file for child in children), *other_files} - {path}

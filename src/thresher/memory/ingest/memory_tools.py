@@ -1,18 +1,19 @@
-r"""Recognize memory tools in a transcript: calls of them, and the recalled text that they print.
+r"""Recognize calls of memory tools in a transcript, and the recalled text that these tools print.
 
-Recalled text that is searched again would count as new evidence for itself. Three signs identify it. A *call* names
-a memory tool, skill or program. A *tag* encloses the block that a tool printed; it survives being printed by another
-program, where `<` may become `&lt;` or `\u003c`. A *header* precedes each hit in the output of some tools.
+If a search covered recalled text, it would count as new evidence for itself. Three signs identify recalled text. A
+*call* names a memory tool, skill or program. A *tag* encloses the block that a tool printed. The tag remains if another
+program prints the block again, although `<` may become `&lt;` or `\u003c`. A *header* precedes each hit in the output
+of some tools.
 
 Losing original work is the worse mistake, so each sign counts only in its proper position: a program where a shell
 expects a command, never in a quoted argument; a tag where a block may start; a header at the start of a line. If a
-program's output contains one of our tags without its end, the output was truncated and the block extends to its end.
-In text of a person or a model, an unclosed tag is ignored.
+program's output contains an element of `OPEN_ENDED_TAGS` without its closing tag, the output was truncated, and the
+block extends to the end of the output. In text of a person or a model, an unclosed tag is ignored.
 
-Our JSON has the opening tag as its first value and the closing tag as its last. The whole object is removed, even
-inside a string of another JSON text, where each level of nesting adds a backslash to its quotes.
+Thresher's JSON output has the opening tag as its first value and the closing tag as its last. The whole object is
+removed, even inside a string of another JSON text, where each level of nesting adds backslashes before the quotes.
 
-A plain `in` check precedes every regex. No pattern can scan the same text twice.
+For speed, a plain `in` check precedes the regexes for tags and headers, and no pattern scans the same text twice.
 """
 
 import re
@@ -27,7 +28,7 @@ from thresher.model.tool_calls import describe_tool_call
 from thresher.model.tool_catalog import find_tool_kind
 
 RecallKind = Literal["", "alone", "among"]
-"""Result of checking a call for memory queries: none, all of it, or in one of several commands."""
+"""Part of a call that queries a memory: nothing, the whole call, or one of several shell commands."""
 
 SERVERS = (
     "thresher episodic(?:[-_]memory)? claude[-_]?mem mem[-_]search deja(?:[-_]vu)? agentsview historian moraine",
@@ -37,7 +38,7 @@ SERVERS = (
 """Name parts of MCP servers that only serve past sessions."""
 
 LOOSE_SERVERS = ("memory memories recall ctx",)
-"""Name parts of servers with other purposes too; only their tools that read count."""
+"""Name parts of MCP servers that also have other purposes. Only the tools that read count as memory tools."""
 
 TOOLS = (
     "recall recall_memory recall_memories retrieve_memories memory_search memory_recall search_memory search_memories",
@@ -66,7 +67,7 @@ PROGRAMS: tuple[tuple[str, str], ...] = (
     (r"deja(?:-vu)?|fr|fast-resume|ccrecall|cc-recall|cc-conversation-search|conversation-search|aichat-search", ""),
     (r"claude-historian(?:-mcp)?|polylogue|moraine|session-search|search-conversations", ""),
 )
-"""Programs with their subcommands that show past sessions; an empty pattern matches all."""
+"""Programs with their subcommands that show past sessions; an empty pattern matches every call of the program."""
 
 RUNNERS = (
     "sudo|time|command|exec|nohup|env|xargs|do|then|else|!|npx|bunx|uvx|claude-tools|timeout[ \t]+[^\\s;|&]+",
@@ -113,7 +114,7 @@ def is_memory_prompt(text: str) -> bool:
 
 
 def classify_recall(call: ToolCall) -> RecallKind:
-    """Classify whether a call queries a memory."""
+    """Return the part of a call that queries a memory."""
     if is_memory_tool(call.name):
         return "alone"
     category = find_tool_kind(call.name).category
@@ -151,7 +152,7 @@ def _is_memory_skill(fields: dict[str, Any]) -> bool:
 
 
 def _is_memory_server(call: ToolCall) -> bool:
-    """Check the arguments, since some agents call all MCP servers through one tool."""
+    """Return whether the arguments name a memory tool; some agents call all MCP servers through one tool."""
     fields = load_json_object(call.arguments)
     server = _first_string(fields, "server_name", "serverName", "server")
     return is_memory_tool(f"mcp__{server}__{_first_string(fields, 'tool_name', 'toolName', 'tool')}")
@@ -180,7 +181,7 @@ _SEVERAL = re.compile(r"[;\n]|&&|\|\|")
 
 
 def classify_recall_command(command: str) -> RecallKind:
-    """Classify whether a shell command runs a program that shows past sessions."""
+    """Return the part of a shell command that shows past sessions."""
     if not _PROGRAM_NAMED.search(command):
         return ""
     plain = _QUOTED.sub(_replace_quoted, _without_heredocs(command)).strip()
@@ -235,7 +236,7 @@ class _TagNotation(NamedTuple):
     closing: str
     pattern: re.Pattern[str]
     object: re.Pattern[str]
-    """Start of our JSON."""
+    """Pattern for the start of Thresher's JSON output."""
 
 
 def _build_notation(opening: str, closing: str) -> _TagNotation:
@@ -255,7 +256,7 @@ _CONTINUATION = re.compile(r"\n+(?=[ \t\-*•…\[]|\.\.\. )")
 
 
 def find_recall_spans(text: str, *, printed: bool) -> list[tuple[int, int]]:
-    """Return the sorted, disjoint spans of recalled text; `printed` marks program output."""
+    """Return the sorted, disjoint spans of recalled text; `printed` is true for program output."""
     # Every header contains one of these strings. A loop would be slower than this expression.
     may_be_headed = "•" in text or "·" in text or "atches" in text or "ctx_session_id" in text
     spans = _header_spans(text, whole=not printed) if may_be_headed else []
@@ -300,7 +301,7 @@ def _tag_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[i
 
 
 def _json_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[int, int]]:
-    """Return the spans of our JSON objects."""
+    """Return the spans of JSON objects that Thresher printed."""
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     position = 0
@@ -321,7 +322,7 @@ def _json_spans(text: str, notation: _TagNotation, printed: bool) -> list[tuple[
 
 
 def _classify_opening(text: str, start: int, printed: bool) -> Literal["", "inside", "line"]:
-    """Return whether a block may start here: on a new line, after another tag, or in quoted output."""
+    """Classify where a block starts: on a new line (`line`), after a tag or in quoted output (`inside`), or neither."""
     before = text[max(0, start - 80) : start].rstrip(" \t")
     if not before or before.endswith(("\n", "\\n")):
         return "line"
@@ -331,7 +332,10 @@ def _classify_opening(text: str, start: int, printed: bool) -> Literal["", "insi
 
 
 def _header_spans(text: str, *, whole: bool) -> list[tuple[int, int]]:
-    """Return hits with a header, each to the end of its paragraphs; `whole` extends a leading one to all text."""
+    """Return the spans of hits with a header, each to the end of its paragraphs.
+
+    With `whole`, a header at the start of the text makes the span cover the whole text.
+    """
     spans: list[tuple[int, int]] = []
     for token, pattern in _HEADERS:
         position = 0
@@ -344,7 +348,7 @@ def _header_spans(text: str, *, whole: bool) -> list[tuple[int, int]]:
 
 
 def _paragraphs_end(text: str, position: int) -> int:
-    """Return the end of the paragraph and of indented or list paragraphs after it."""
+    """Return the end of a paragraph, including indented or list paragraphs after it."""
     while (stop := text.find("\n\n", position)) >= 0:
         continuation = _CONTINUATION.match(text, stop)
         if continuation is None:

@@ -1,17 +1,17 @@
-"""Attribute the texts of a session's messages: author, kind and the reason to exclude them from a search.
+"""Determine the field of each text in a session, and the reason to exclude the text from a search.
 
 Two things clutter a search over past sessions: noise (interruptions, API errors, commands, editor state) and
-recalled text (output of memory tools, the question to them, and answers derived from them). Both are identified by
-author, first from the transcript format and then from markers in the text. An excluded text is kept with its reason,
-so a query can include it.
+recalled text (output of memory tools, questions to these tools, and answers derived from the output). The author
+of a text identifies noise and recalled text. The transcript format or markers in the text reveal the author. An
+excluded text is kept with its reason, so a query can include it.
 
 Losing human text is the worse mistake. So a noise pattern must match the complete text: "API Error: 529 {…}" is
 noise, "why do we get API Error: 529?" is not. If a memory tool's block is part of another text, only the block is
 excluded and the rest stays unchanged.
 
-Texts before a recall are original. Excluded or marked as `derived` are: the call, its result, and the model's words
-until it acts (an edit, a command). The prompt that caused the recall is derived too, since it repeats the question
-and would outrank the session with the answer.
+Texts before a recall are original. The call of a memory tool and its result are excluded. The model's words after
+them are marked as `derived`, until the model acts (an edit, a command) or a new prompt arrives. The prompt that caused
+the recall is marked too, since it repeats the question and would outrank the session with the answer.
 
 Images and long runs of base64 are removed.
 """
@@ -51,13 +51,13 @@ class AttributedText(NamedTuple):
     text: str
     reason: ExclusionReason = ""
     derived: bool = False
-    """True if it caused a recall or follows from one."""
+    """True if the text caused a recall or follows from one."""
 
 
 def attribute_texts(messages: Sequence[Message]) -> Iterator[tuple[int, list[AttributedText]]]:
     """Yield the index of each message with its texts, in order."""
     reader = _ProvenanceReader()
-    # Texts since the last prompt wait until its first call shows whether it queries a memory.
+    # Texts since the last prompt wait until the first call shows whether the prompt led to a recall.
     waiting: list[tuple[int, list[AttributedText]]] = []
     is_waiting = False
     for index, message in enumerate(messages):
@@ -87,13 +87,13 @@ class _PendingCall(NamedTuple):
 
     recall: RecallKind
     changes_state: bool
-    """True if it edits or runs something, so that the text after its result is original."""
+    """True if the call edits or runs something, so that the text after its result is original."""
     recalls_before: int
     """Number of recalls answered before this call."""
 
 
 class _ProvenanceReader:
-    """Processes messages in order, with state from earlier ones."""
+    """Attributes texts of messages in order, with state from earlier messages."""
 
     def __init__(self) -> None:
         self.has_prompt = False
@@ -159,7 +159,7 @@ class _ProvenanceReader:
 
 
 def _unpaired_call(result: ToolResult) -> _PendingCall:
-    """Classify a result whose call is missing."""
+    """Return a substitute for the missing call of a result."""
     is_recall = bool(result.name) and is_memory_tool(result.name)
     return _PendingCall("alone" if is_recall else "", changes_state=False, recalls_before=0)
 
@@ -198,7 +198,7 @@ def _recalled_cuts(text: str, *, printed: bool = False) -> list[_CUT]:
 
 
 def _reminders(text: str) -> list[_CUT]:
-    """Return the reminders that a harness appended to a tool's output."""
+    """Return the spans of reminders that a harness appended to a tool's output."""
     cuts: list[_CUT] = []
     stop = len(text)
     while (ends := _REMINDER_ENDS.search(text, max(0, stop - 100), stop)) is not None:
@@ -232,7 +232,7 @@ def _split_text(text: str, message: Message) -> list[AttributedText]:
 
 
 def _foreign_cuts(text: str) -> list[_CUT]:
-    """Return spans in a prompt by other authors; printed calls only if the prompt starts with one."""
+    """Return the spans of a prompt by other authors. Printed calls count only if the prompt starts with one."""
     cuts: list[_CUT] = [
         (start, stop, "recall" if author == "recall" else _classify_harness_text(text[start : start + 400]))
         for start, stop, author in find_harness_spans(text)
@@ -297,7 +297,7 @@ _NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
     (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
     (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
 )
-"""Patterns for complete messages that are noise, independent of their author."""
+"""Patterns for texts that are noise if the complete text matches, whoever the author is."""
 _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
 
 
@@ -314,7 +314,7 @@ _FAILED = re.compile(
 
 
 def _classify_failure(text: str) -> ExclusionReason:
-    """Classify harness text in place of a model answer, mostly a failed request."""
+    """Classify harness text that replaces a model's answer, usually because a request failed."""
     return "error" if _FAILED.match(text) else "harness"
 
 
@@ -345,7 +345,7 @@ _CJK_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 def _exclude_short(texts: list[AttributedText]) -> list[AttributedText]:
-    """Exclude a message of few characters. A CJK character counts as three."""
+    """Mark the texts of a very short message as excluded. A CJK character counts as three."""
     conversation = [text for text in texts if not text.reason and text.field in ("human", "agent")]
     length = sum([len(text.text.strip()) for text in conversation])
     if not conversation or length >= MIN_TEXT_LENGTH:

@@ -1,16 +1,17 @@
-"""Redact secrets in text: replace passwords, keys and tokens by a mark that names their kind.
+"""Redact secrets in text: replace passwords, keys and tokens with a mark that names the kind.
 
-Every text in the search index and in output is redacted; originals stay unchanged in the archive. The token patterns
-follow the default rules of gitleaks (github.com/gitleaks/gitleaks), plus some newer providers. Two mistakes are
-possible: a secret remains, or a hash or name is lost and cannot be found. So a token is redacted by its pattern
-alone only if the pattern belongs to one provider. Otherwise, a value must be assigned to something called a
-password, key or token and must look random. Digests, ids, paths and placeholders remain.
+Every text in the search index is redacted, and so is output unless the user asks to reveal secrets. The originals stay
+unchanged in the archive. The token patterns follow the default rules of gitleaks
+(github.com/gitleaks/gitleaks), with some newer providers. Two mistakes are possible: a secret remains, or a hash or
+name is redacted and can no longer be found. So a pattern alone is enough only if it belongs to one provider. Otherwise,
+a value must be assigned to a name such as password, key or token, and must look random. Digests, ids, paths and
+placeholders remain.
 
-The module processes gigabytes, so speed depends on how often a pattern is tried. `re` scans fast for one literal
+The module processes gigabytes, so a regex should be tried at few positions only. `re` scans fast for one literal
 character and slowly for a class. So the patterns are grouped by the last character of their prefix (the `_` of
 `ghp_`). Each group has one regex that starts with that character and checks the rest of the prefix by lookbehind.
-Assignments are matched from their `=` or `:` in the same way. Unbounded repetitions are never nested, so the time is
-linear.
+Assignments are matched from their `=` or `:` in the same way. Nested repetitions are bounded or possessive, so the time
+is linear.
 """
 
 import re
@@ -30,11 +31,11 @@ class SecretPattern(NamedTuple):
 
     kind: str
     leads: str
-    """Prefixes, separated by spaces; the last character should be rare."""
+    """Prefixes, separated by spaces. The last character of each should be rare in texts."""
     tail: str
     """Regex for the text after the prefix."""
     head: str = ""
-    """Regex for the complete text before the prefix, which is part of the token."""
+    """Regex for the part of the token before the prefix."""
 
 
 _PEM = (
@@ -122,13 +123,13 @@ KEYS = (
     ("provider-key", r"(?:datadog|dd|cloudflare|cf|heroku|twilio|discord|azure|stripe|sentry|openai)[\w-]{0,20}key"),
     ("authorization", r"authorization"),
 )
-"""The kind to report, and the case-insensitive suffix of the names that hold such a secret."""
+"""Kinds of secrets, each with a case-insensitive regex for the end of a name that has such a value."""
 
 EXAMPLE_VALUE = re.compile(
     r"(?i)x{4}|\*{3}|\.{3}|0{6}|example|placeholder|your|change|dummy|fake|mock|test|sample|redact|"
     r"password|passwd|secret|token|apikey|api[_-]key|credential|process\.env|environ|getenv|undefined|1234567"
 )
-"""Words that identify an example value."""
+"""Regex for words that identify an example value."""
 
 USUAL_PASSWORDS = ("pass", "pwd", "postgres", "root", "admin", "user", "guest", "mysql")
 """Passwords that examples use in URLs."""
@@ -158,9 +159,9 @@ class SecretMatch(NamedTuple):
 
 
 def redact_and_count(text: str) -> tuple[str, int]:
-    """Redact a text and count the secrets; without secrets, return the same object."""
+    """Replace the secrets in a text with marks, and count them; without secrets, return the same object."""
     count = 0
-    # A mark does not touch letters, so an adjacent token matches in the next iteration.
+    # A token directly after another one matches only when a mark, which ends with `]`, has replaced the first one.
     while secrets := _find_secrets(text):
         text, replaced = _replace_matches(text, secrets)
         count += replaced
@@ -168,7 +169,7 @@ def redact_and_count(text: str) -> tuple[str, int]:
 
 
 def redact(text: str) -> str:
-    """Redact a text."""
+    """Replace the secrets in a text with marks."""
     return redact_and_count(text)[0]
 
 
@@ -253,7 +254,7 @@ def _match_assignment(text: str, match: re.Match[str]) -> SecretMatch | None:
     if not value or text.startswith(("(", "[", "{", "<", "$"), value.end()):
         return None
     body = value.group().rstrip(".,?")
-    # A UUID is not a secret, except for Heroku's older keys.
+    # A UUID is not a secret unless it is an older key of Heroku.
     is_secret = kind == "heroku-key" if _UUID.fullmatch(body) else _is_random(body)
     return SecretMatch(start, start + len(body), kind) if is_secret else None
 

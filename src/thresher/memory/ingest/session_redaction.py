@@ -1,4 +1,4 @@
-"""Redact all texts of a session, including vendor fields."""
+"""Redact all texts of a session, and drop vendor fields that contain secrets."""
 
 from itertools import islice, zip_longest
 from typing import NamedTuple, assert_never, cast
@@ -31,7 +31,7 @@ class RedactedSession(NamedTuple):
 
 
 def redact_session(session: Session, before: RedactedSession | None = None) -> Session:
-    """Redact a session, including its vendor fields.
+    """Redact a session, and drop vendor fields that contain secrets.
 
     Messages that are unchanged since `before` keep their redacted objects, so that cached values stay valid.
     """
@@ -60,7 +60,7 @@ def _message(message: Message) -> Message:
 
 
 def _redact_extras(pocket: VendorExtras | None) -> VendorExtras | None:
-    """Drop vendor fields that contain a secret, since redacted fields cannot be emitted."""
+    """Return vendor fields, or None if they contain a secret, since redacted fields cannot be emitted."""
     return pocket if pocket is None or redact(pocket.fields) == pocket.fields else None
 
 
@@ -82,7 +82,7 @@ def _part(part: Part) -> Part:
             return structs.replace(part, url=redact(part.url), pocket=pocket)
         case Unknown():
             data = redact(part.data)
-            # The dialect could not decode redacted data.
+            # A dialect could not decode redacted data, so it becomes a text.
             return structs.replace(part, pocket=pocket) if data == part.data else Text(data)
         case _:
             assert_never(part)

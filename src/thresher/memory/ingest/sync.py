@@ -1,11 +1,11 @@
 """Sync the archive with the source files on disk.
 
 Without changes, a sync reads only each file's metadata and writes nothing. A changed file is read completely, since
-a session is more than its lines, but only changed blocks are written. A deleted file is marked, and its sessions
-stay. A problem with one file is reported and does not stop the sync.
+new lines can change how earlier ones are read, but only changed blocks are written. A deleted file is marked as gone,
+and its sessions stay in the archive. A problem with one file is reported and does not stop the sync.
 
-Sub-agents in separate files are read with their parent. These files and their folders are the parent's parts: when
-one changes, the parent is read again. A part without its parent's file is read by itself.
+Sub-agents in separate files are read with their parent. These files and their folders are the parts of the parent's
+file: when one changes, the parent's file is read again. If that file is gone, its parts are read by themselves.
 """
 
 import os
@@ -44,8 +44,8 @@ def sync_sources(
 ) -> SyncReport:
     """Read the changed files, and mark known files that are gone.
 
-    With `wait`, wait until another sync ends (`waiting` is called once before that). Otherwise return a report with
-    `busy` set.
+    If another sync is running and `wait` is true, call `waiting` once and wait. If `wait` is false, return a report
+    with `busy` set.
     """
     began = time.perf_counter()
     wanted = {_absolute(os.fspath(path)): format or "" for format, path in files}
@@ -127,7 +127,7 @@ class _SyncRun:
     def run(self) -> None:
         if self.plan.missing or self.plan.returned:
             self.store.archive.put_sources([*self.plan.missing, *self.plan.returned])
-        self.store.refresh_index(self.progress)  # what an interrupted sync left, or everything
+        self.store.refresh_index(self.progress)  # after an interrupted sync, or if there is no index
         workers = self.options.workers
         workers = worker_count(len(self.plan.jobs), self.total) if workers is None else workers
         jobs = self._pending_jobs(order_by_age(self.plan.jobs))
@@ -139,7 +139,7 @@ class _SyncRun:
         self.store.refresh_index()
 
     def _pending_jobs(self, jobs: Iterable[IngestJob]) -> Iterator[IngestJob]:
-        """Yield files that were not read with another one, with their stored digests."""
+        """Yield the jobs of files that were not already read with another file, with stored digests."""
         for job in jobs:
             if str(job.path) in self.parts:
                 self._report_progress(job)
@@ -205,10 +205,10 @@ class _SyncRun:
 
 
 def order_by_age(jobs: Sequence[IngestJob]) -> list[IngestJob]:
-    """Order files by age, newest first, and put those that are probably parts of others last.
+    """Order files by age, newest first, but put probable parts of other files last.
 
-    A folder with the name of a file, without its suffix, contains parts of that file. Files that the main file does
-    not include are read by themselves.
+    A folder that has the name of a file, without its suffix, probably contains parts of that file. If reading that file
+    does not read them too, they are read by themselves.
     """
     names = {os.path.splitext(job.path)[0] for job in jobs}  # noqa: PTH122 - thousands of files
     main_files: list[IngestJob] = []

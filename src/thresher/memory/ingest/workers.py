@@ -1,8 +1,8 @@
 """Worker processes that prepare files in a large sync.
 
 A worker is a Python process started with `subprocess`. `multiprocessing` is not an option, because it runs the main
-module again in each process, and here that is a user's script. Files are assigned in order, with a limited number
-ahead, and their results arrive in the same order. So the stored result does not depend on the number of workers.
+module again in each process, and that may be a user's script. Files are queued in order, up to a limit, and their
+results arrive in the same order. So the stored result does not depend on the number of workers.
 """
 
 import gc
@@ -54,7 +54,7 @@ class IngestOptions(NamedTuple):
     """Function that reads a file in this process."""
     sessions_per_read: int = MAX_SESSIONS_PER_READ
     workers: int | None = None
-    """Number of workers; None derives it from the amount to read."""
+    """Number of workers; None chooses it by the number and size of the files."""
     ahead_bytes: int = 64_000_000
     """Maximum size of queued files in bytes, to limit memory. One larger file is still accepted."""
     start_process: Callable[[list[str]], "subprocess.Popen[bytes]"] = start_worker_process
@@ -64,7 +64,7 @@ INGEST_OPTIONS = IngestOptions()
 
 
 def worker_count(files: int, size: int, cores: int = 0) -> int:
-    """Return the number of workers for this many files and bytes; 0 reads them in this process."""
+    """Return the number of workers for this many files and bytes; 0 to read them in this process."""
     cores = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     can_start = bool(sys.executable) and not hasattr(sys, "frozen")
     if size < MUCH_BYTES or files <= FEW_FILES or cores < 2 or not can_start:
@@ -120,7 +120,7 @@ class _WorkerPool:
             process = None
         finally:
             self._idle.put(process)
-        # The worker probably ran short of memory, which in this process would end the sync.
+        # The worker probably ran out of memory. In this process, the same file would end the sync.
         if job.stat.size > self._options.ahead_bytes:
             source = SourceRecord(str(job.path), job.stat, format=job.format)
             problem = f"{job.path}: the worker process died, probably because of too little memory"
@@ -162,12 +162,12 @@ def _request_result(process: "subprocess.Popen[bytes]", job: IngestJob) -> Prepa
 
 
 def run_ingest_worker() -> None:
-    """Run a worker: prepare files from standard input until it ends."""
+    """Prepare the files of the jobs on standard input, and write the results to standard output."""
     signal(SIGINT, SIG_DFL)
     results = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keep prints away from the result stream
+    os.dup2(2, 1)  # keep printed text out of the result stream
     gc.freeze()
-    gc.disable()  # Almost no objects here form reference cycles, so pausing the garbage collector saves 10 %.
+    gc.disable()  # Almost no objects here form reference cycles, so a collection only after each file saves 10 %.
     with suppress(EOFError, BrokenPipeError):
         while True:
             job: IngestJob = pickle.load(sys.stdin.buffer)

@@ -1,1 +1,1 @@
-"""From a query to ranked sessions."""
+"""Search: parse a query, find matching sessions and rank them."""

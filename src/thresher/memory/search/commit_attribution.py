@@ -2,9 +2,9 @@
 
 Users often search for a commit subject, and they often commit by hand, so no session contains those words. But git
 prints them. A line of `git commit` output identifies the session that made the commit. A line of `git log` output
-proves that the commit existed: a session that began later did not make it, and among sessions that changed files of
-that repository before, the latest ones are the most likely. The session that printed the log is a candidate too, but
-usually it only read the log.
+proves that the commit already existed, so a session that began later did not make it. Among the earlier sessions that
+changed files of that repository, the latest ones are the most likely. The session that printed the log is a candidate
+too, but usually it only read the log.
 
 A query that matches no commit subject is not affected.
 """
@@ -23,8 +23,8 @@ from thresher.memory.session_store import SessionStore
 
 _WORKTREES = ("worktrees", ".worktrees")
 _SHARED = {".codex": -1, ".cursor": 0}
-"""Agents with one folder for the worktrees of all repositories, and the position of the repository name in the path
-below it."""
+"""Folders of agents that keep the worktrees of all repositories together, each with the position of the repository name
+in the path below `worktrees`."""
 
 
 class AdjustedScores(NamedTuple):
@@ -63,7 +63,7 @@ def _find_kin_of_makers(makers: Collection[int], scores: Mapping[int, float], st
 def _adjust_by_date(
     scores: Mapping[int, float], printer: ArchivedSession, time: int, compiled: CompiledQuery, store: SessionStore
 ) -> AdjustedScores:
-    """Adjust the scores by the time at which session `by` listed the commit."""
+    """Adjust the scores by the `time` at which the session `printer` first listed the commit."""
     adjusted, repository = dict(scores), find_repository_name(printer.project)
     listed_at = datetime.fromtimestamp(time + 1, UTC)  # the index stores whole seconds
     started = [one for one in store.find_sessions(adjusted) if one.started]

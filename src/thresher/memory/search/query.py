@@ -1,8 +1,8 @@
-"""Parse a query: words, phrases, prefixes and required or excluded text.
+"""Search queries: their filters, and a parser for words, phrases and prefixes.
 
 Plain words are alternatives, and a session with more of them ranks higher: a query in plain language must not fail
 because one word is missing. `"Quoted"` words form a phrase, and `word*` is a prefix. `require` and `exclude` apply
-to single messages, as the words do. Queries match text; ids and paths match only where a field says so.
+to single messages, as the words do. A query matches text. Paths match only with `file` or in the field `paths`.
 
 Quotes and the asterisk are the only syntax, so every query is valid.
 """
@@ -85,21 +85,21 @@ class Query(Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     role: Literal["", "user", "assistant"] = ""
     file: str = ""
-    """Match only sessions that touch this file, given by its path or a suffix. Without words, match the calls that
-    touch it."""
+    """Path of a file, or a suffix of the path. Only sessions that touch the file match. Without words, the hits are the
+    calls that touch it."""
     subagents: bool = False
     everything: bool = False
-    """Include what is excluded by default: recalled text, noise, sub-agents and the current session."""
+    """True to include what is excluded by default: recalled text, noise, sub-agents and the current session."""
     current: str = ""
     """Id of the session that runs the search; it is excluded with its family."""
     cutoff: bool = False
-    """Exclude all messages of a session up to its last recall. This rule loses original text before a recall and keeps
-    recalled text after it. It exists for comparison only."""
+    """True to exclude all messages of a session up to its last recall. This loses original text before a recall and
+    keeps recalled text after it. The option exists for comparison only."""
     rank: Rank = "best"
 
     @property
     def full_text(self) -> str:
-        """Complete text of the query."""
+        """Text of the query as typed, or its words if it was not typed."""
         return self.typed or self.words
 
 
@@ -118,7 +118,7 @@ def is_stop_word(word: str) -> bool:
 
 
 def content_words(words: Iterable[str], most: int = MOST_WORDS) -> list[str]:
-    """Return the unique words without stop words, or all words if nothing else remains."""
+    """Return the unique words without stop words, or with them if nothing else remains; at most `most`."""
     unique = list(dict.fromkeys(words))
     long_enough = (word for word in unique if len(word) > 1 or not word.isascii())
     significant = [word for word in long_enough if word not in _STEMMED_STOP_WORDS]

@@ -106,7 +106,7 @@ class CompiledQuery:
         return self._index.count_by_field(made)
 
     def commits_seen(self) -> dict[int, int]:
-        """Return the time at which each session first listed such a commit, if known."""
+        """Return the time at which each session first listed a commit with this subject, if known."""
         first = self._index.times_by_session(self._term("logged", normalize_subject(self.query.full_text)), "min")
         return {session: time for session, time in first.items() if time}
 
@@ -117,7 +117,11 @@ class CompiledQuery:
     def _build_query(
         self, sessions: Collection[int] | None, *, ranked: bool = True, left_out: bool = False, barred: bool = True
     ) -> IndexQuery:
-        """Build the query for these sessions; without `ranked`, scores are arbitrary."""
+        """Build the query for these sessions.
+
+        Without `ranked`, scores are arbitrary. With `left_out`, match only texts that are excluded by default. Without
+        `barred`, also match excluded sessions.
+        """
         query = self.query
         fields = [field for field in ("output", "paths") if field in query.fields]
         field_queries = [self._field_query(field, ranked=ranked) for field in fields]
@@ -194,7 +198,7 @@ class CompiledQuery:
             yield self._any_of_query("session", self._excluded)
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
-        """For each session with a recall, match everything up to its last one."""
+        """Yield a query for each session with a recall, which matches everything up to the last recall."""
         recalls = self._range("reason", RECALL_REASON, RECALL_REASON)
         for session, time in self._index.times_by_session(recalls, "max").items():
             yield _all([self._term("session", session), self._range("time", 1, time)])

@@ -2,7 +2,7 @@
 
 A message scores by its best text, and its other texts add a little. A session scores by its best messages: the first
 counts in full, the second half and the third a third, so a session of a thousand messages has no advantage. Matching
-words in its title and branch add a little. Time only decides between equal scores. The alternative order `matches`
+words in the title and branch add a little. Time only decides between equal scores. The alternative order `matches`
 sorts by the number of matching messages, then by time.
 """
 
@@ -42,7 +42,7 @@ def has_message_conditions(query: Query) -> bool:
 
 
 def score_sessions(compiled: CompiledQuery, matches: Mapping[int, int], texts: Iterable[IndexHit]) -> dict[int, float]:
-    """Score sessions by their best texts, at most about 1; sessions that match only by title score 0."""
+    """Score sessions by their best texts, at most 1; sessions that match only by title score 0."""
     scores = dict.fromkeys(matches, 0.0) | _score_texts(texts, compiled.weights)
     if compiled.terms and not has_message_conditions(compiled.query):
         scores |= {hit.session: 0.0 for hit in compiled.title_matches() if hit.session not in scores}

@@ -1,8 +1,8 @@
 """Recall: answer a question from one session within a token budget.
 
-This works without a model. It takes the best messages in order, each as a snippet around its matches, and adds the
-final answer to each prompt. The excerpts are returned in session order with their positions. If the session contains
-too few words of the question, nothing is returned.
+Recall works without a model. It takes the best messages in order, each as a snippet around its matches. After a prompt,
+it adds the agent's final answer. It returns the excerpts in session order with their positions. If the session contains
+too few words of the question, it returns no excerpts.
 
 A configured model answers from these excerpts only, with their numbers as citations. If they contain no answer, it
 must reply with a fixed phrase.
@@ -35,7 +35,7 @@ ANSWER_LOOKAHEAD = 200
 """Number of messages after a prompt to search for its answer."""
 RECALL_FIELDS: tuple[SearchField, ...] = (*DEFAULT_SEARCH_FIELDS, "output")
 CITATION = 12
-"""Tokens of a citation."""
+"""Number of tokens that a citation is assumed to take."""
 NOT_FOUND_REPLY = "NOT IN THIS SESSION"
 INSTRUCTIONS = (
     "You are given numbered excerpts of one past session of a coding agent, and a question about it. Answer in one "
@@ -111,7 +111,7 @@ def _fit_budget(budget: int, excerpts: Iterator[Excerpt]) -> list[Excerpt]:
     remaining = budget
     for excerpt in excerpts:
         if not fitting and excerpt.tokens > remaining:
-            excerpt = _shorten(excerpt, remaining)  # noqa: PLW2901 - the same piece, smaller
+            excerpt = _shorten(excerpt, remaining)  # noqa: PLW2901 - the same excerpt, shorter
         if excerpt.tokens <= remaining or not fitting:
             fitting.append(excerpt)
             remaining -= excerpt.tokens

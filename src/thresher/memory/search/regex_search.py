@@ -1,7 +1,7 @@
 """Search by regex: read every text, newest session first.
 
-The index contains words and cannot match a regex. So the time grows with the archive, and the search stops when a
-page is complete. It uses the `regex` package (extra `patterns`), which supports a timeout.
+The index contains words and cannot match a regex. So the time grows with the archive, and the search stops when the
+requested page is complete. It uses the `regex` package (extra `patterns`), which supports a timeout.
 """
 
 import re
@@ -26,7 +26,8 @@ from thresher.model import Message
 TEXT_TIMEOUT_SECONDS = 1.0
 """Timeout for one text."""
 SCAN_SECONDS, CHARACTERS_PER_SECOND = 2.0, 2_000_000
-"""Total time limit, plus one second per number of characters; a reasonable regex is ten times as fast."""
+"""Time limit for all texts: a base, plus one second for each two million characters. A reasonable regex is ten times as
+fast."""
 MAX_PATTERN_LENGTH = 10_000
 """Maximum length of a regex."""
 MARKS = 200

@@ -4,9 +4,9 @@ Excluded sessions (the current one and its family, sub-agents, and those that a 
 counting and truncation, so they never replace another result. Then the sessions are ranked, and only messages of the
 requested page are read from the archive.
 
-A session that only asked the same question contains its words more often than any session that answers it. So a
-session ranks behind the others if its best message is little more than the question, nothing else in it is relevant,
-and no action followed.
+A session that only asked the same question may contain the words of the question more often than the session that
+answers it. So a session gets a lower score if its best message is little more than the question, nothing else in it is
+relevant, and no action followed.
 """
 
 import shlex
@@ -49,7 +49,7 @@ MAX_FOLLOW_UP_MESSAGES = 12
 
 
 class SearchView(NamedTuple):
-    """Size of a result page and its snippets."""
+    """Number and size of the results to build, and whether to reveal secrets."""
 
     sessions: int = 10
     messages: int = 5
@@ -98,7 +98,11 @@ def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
     """Return a note about query words that no text contains, which are often misspelled."""
     words = [word for word in query.words.split() if tokenize_words(word)]
     missing = [word for word in words[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
-    return [f"no archived text contains {', '.join(f'`{word}`' for word in missing[:5])}"] if missing else []
+    return (
+        [f"no archived text except tool output contains {', '.join(f'`{word}`' for word in missing[:5])}"]
+        if missing
+        else []
+    )
 
 
 class SearchScope:
@@ -179,7 +183,7 @@ class HitBuilder:
     def rerank(
         self, ranked: Sequence[RankedSession], wanted: int, texts: Sequence[IndexHit], makers: Collection[int]
     ) -> list[RankedSession]:
-        """Rank sessions that only ask the same question last, except for `makers`, which made the commit."""
+        """Lower the scores of sessions that only ask the same question, except `makers`, which made the commit."""
         if self._runner.query.rank == "matches":
             return list(ranked)
         head = list(ranked[: wanted + LOOKAHEAD_SESSIONS])
@@ -207,7 +211,7 @@ class HitBuilder:
         )
 
     def _is_acted_on(self, prompt: IndexHit, messages: int) -> bool:
-        """Return whether an edit or command follows a prompt, before the next one."""
+        """Return whether an edit or command follows a prompt, before the next prompt."""
         for at in range(prompt.at + 1, min(prompt.at + 1 + MAX_FOLLOW_UP_MESSAGES, messages)):
             message = self._read_message(prompt.session, at)
             if message.role == "user" and message.author == "human":
@@ -220,7 +224,8 @@ class HitBuilder:
     def is_question(self, match: MatchedMessage) -> bool:
         """Return whether a prompt says little more than the question.
 
-        One or two words appear in many prompts, so then the prompt must end with a question mark.
+        Many prompts contain the same one or two words. So for such a short query, the prompt must end with a question
+        mark.
         """
         if match.message.author != "human" or match.message.role != "user":
             return False
@@ -300,7 +305,7 @@ def _by_session(hits: Iterable[IndexHit]) -> Mapping[int, list[IndexHit]]:
 
 
 def _sort_by_value(hits: Iterable[IndexHit]) -> list[IndexHit]:
-    """Sort by value: statements rank above actions, and derived texts have a lower weight."""
+    """Sort by value: human and agent texts have the highest weight, and derived texts have a lower one."""
     weights = (1.0, RANKING.derived)
     return sorted(hits, key=lambda hit: hit.score * KIND_WEIGHTS[hit.kind] * weights[hit.derived], reverse=True)
 

@@ -1,8 +1,8 @@
 """Find query words in a text and build the snippet to show.
 
-The index knows which message matches, but not where. So a regex finds candidates by the first letters that all forms
-of a word share, and the tokenizer of the index confirms each of them. A snippet has a third of its length before its
-best match and two thirds after it. The best match starts the passage with the most distinct words.
+The index knows which message matches, but not the positions of the words. So a regex finds candidates by the first
+letters that all forms of a word share, and the tokenizer of the index confirms each candidate. The best match is the
+first word of the passage with the most distinct query words. A third of a snippet precedes the best match.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from thresher.memory.index.tokenizer import split_unspaced_runs
 
 MIN_STEM_LENGTH = 3
-"""Minimum prefix of a word to search for; word forms differ in their ends."""
+"""Minimum length of the prefix by which the regex finds a word, since word forms differ in their endings."""
 MAX_MATCHES = 2000
 """Maximum number of matches per text."""
 _SPACE = re.compile(r"\s+")
@@ -158,5 +158,5 @@ def _flatten(text: str, marks: Collection[TermMatch], start: int, stop: int) -> 
 
 
 def split_unspaced(text: str) -> list[str]:
-    """Return pairs of adjacent characters in scripts without spaces, and single characters."""
+    """Return pairs of adjacent characters from scripts without spaces; a character without a neighbor is single."""
     return [run[index : index + 2] for run in split_unspaced_runs(text)[1] for index in range(max(1, len(run) - 1))]

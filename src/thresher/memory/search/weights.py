@@ -1,8 +1,7 @@
-"""Tuned constants of the search, in one place.
+"""Weights and thresholds of the search.
 
-They were selected on 306 commits in recorded Claude Code sessions, with each commit subject as the query, and
-validated on held-out commits. `benchmarks/search.py tune` repeats this for those marked *tuned*. The others were set
-by hand.
+The values marked *tuned* were selected on 306 commits in recorded Claude Code sessions, with each commit subject as the
+query, and validated on held-out commits. `benchmarks/search.py tune` repeats this. The other values were set by hand.
 """
 
 from msgspec import Struct
@@ -25,26 +24,26 @@ class RankingWeights(Struct, frozen=True, kw_only=True):
     """Ranking weights."""
 
     adjacent_words: float = 0.15
-    """Score of two adjacent words, as a share of their own score."""
+    """Weight of two adjacent query words that are also adjacent in the text."""
     extra_text: float = 0.15
-    """Share of each further text of a message, relative to the previous one; tuned."""
+    """Factor by which the weight decreases from each text of a message to the next best one; tuned."""
     message_shares: tuple[float, ...] = (1.0, 1 / 2, 1 / 3)
-    """Shares of a session's best messages; tuned."""
+    """Weights of a session's best messages, best first; tuned."""
     title: float = 0.3
-    """Score of a title that contains all words, where the best message scores 1; tuned."""
+    """Score that a title with all query words adds, while the best session's messages score 1; tuned."""
     edit: float = 1.2
     """Weight of text written into a file, which is stronger evidence than a mention; tuned."""
     derived: float = 0.5
     """Weight of a text derived from a recall."""
 
     commit_maker: float = 1.5
-    """Score for the session that made the commit, enough to rank it first (the best message scores 1)."""
+    """Score for the session that made the commit, enough to rank it first (the other sessions score at most 1)."""
     earlier_session: float = 0.6
     """Score for the last session before the commit was listed; tuned."""
     earlier_decay: float = 0.7
-    """Share of that score for each earlier session, relative to the next one."""
+    """Factor by which the score of an earlier session decreases with each session further back."""
     log_printer: float = 0.3
-    """Share of that score for the session that first listed the commit."""
+    """Score for the session that first listed the commit, as a share of `earlier_session`."""
     later_session: float = 0.5
     """Weight of a session that began after the commit was listed."""
     min_edits: int = 2
@@ -57,12 +56,12 @@ class RankingWeights(Struct, frozen=True, kw_only=True):
     question_only: float = 0.4
     """Weight of a session that only asked the question."""
     question_only_cap: float = 0.95
-    """Maximum score of such a session, as a share of the best other session's score."""
+    """Maximum score of a session that only asked the question, as a share of the best other session's score."""
     min_other: float = 0.1
-    """Minimum score of another session to rank before it."""
+    """Score that the best other session must exceed for `question_only_cap` to apply."""
 
     min_recalled_terms: float = 0.34
-    """Minimum share of a question's words for a recall result."""
+    """Minimum share of a question's words that a session must contain for a recall to return excerpts."""
 
 
 RANKING = RankingWeights()
