@@ -141,7 +141,7 @@ class AdkEventReader:
     def _apply_rewind(self, invocation: str, number: int) -> None:
         start = self.invocation_starts.get(invocation)
         if start is None:
-            self.source.report("a rewind names an invocation that does not exist", "ignored the rewind", number)
+            self.source.report("a rewind names an invocation that does not exist", "the rewind is ignored", number)
             return
         removed = self.entries[start:]
         del self.entries[start:]
@@ -163,7 +163,7 @@ class AdkEventReader:
         self.replayed_count += len(kept)
         if not summary or self.replayed_count > MAX_REPLAYED_MESSAGES:
             problem = "a compaction has no summary" if not summary else "the session has too many compactions"
-            self.source.report(problem, "ignored the compaction", blank.source.line if blank.source else 0)
+            self.source.report(problem, "the compaction is ignored", blank.source.line if blank.source else 0)
             return
         carried = [entry._replace(message=replace(entry.message, carried=True)) for entry in kept]
         later = (n for n, entry in enumerate(carried) if span and entry.span and entry.span[1] > span[1])
