@@ -43,7 +43,8 @@ def fingerprint_message(message: Message) -> MarkedMessage:
 def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
     """Yield the identifying fields of a message's parts.
 
-    Thinking is excluded, since some models never receive it again. Ids of results are also excluded, since they are often missing.
+    Thinking is excluded, since some models never receive it again. Ids of results are excluded, since files often omit
+    them.
     """
     for part in parts:
         match part:
