@@ -203,7 +203,7 @@ def test_a_link_uses_the_journal_of_its_target(tmp_path: Path) -> None:
 
 def test_a_change_during_an_unlocked_read_is_an_error(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db", "wal", ADD)
-    with pytest.raises(ReadError, match="changed meanwhile; try again"), open_read_only(path):
+    with pytest.raises(ReadError, match="changed during the read; try again"), open_read_only(path):
         written(path, "wal", "much")
     with open_read_only(path) as connection:
         assert len(words(connection)) == 2001
@@ -220,7 +220,7 @@ def test_a_change_during_a_copy_is_an_error(tmp_path: Path, monkeypatch: pytest.
             journal.write(b"more")
 
     monkeypatch.setattr(shutil, "copyfile", overtaken)
-    with pytest.raises(ReadError, match="changed meanwhile; try again"), open_read_only(path):
+    with pytest.raises(ReadError, match="changed during the read; try again"), open_read_only(path):
         pass
 
 

@@ -395,7 +395,7 @@ def test_a_request_log_becomes_one_conversation(tmp_path: Path) -> None:
     assert session.records == {"request": 3}
     assert session.problems == ()
     [session] = read_all(tmp_path, [*log, log[-1], {"type": "end"}], "log.jsonl")
-    assert session.problems[0].what == "2 lines are not requests, or responses to one"
+    assert session.problems[0].what == "2 lines are neither requests nor responses to a request"
     nested = [{"request": row, "response": {"choices": [{"message": {"content": "x"}}]}} for row in (request(asked),)]
     [session] = read_all(tmp_path, nested * 2, "log.jsonl")
     assert texts(session.history) == ["How many?", "x"]

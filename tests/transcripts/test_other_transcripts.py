@@ -88,7 +88,7 @@ def test_one_session_is_read_from_a_file_of_several_by_its_id(tmp_path: Path) ->
     assert [message.text for message in th.read(path, session="many-2").messages()] == ["Bye"]
     with pytest.raises(th.ReadError, match=r"2 sessions.*read_all.*many-1, many-2"):
         th.read(path)
-    with pytest.raises(th.ReadError, match=r"no single session `many-9`.*many-1, many-2"):
+    with pytest.raises(th.ReadError, match=r"not contain exactly one session `many-9`.*many-1, many-2"):
         th.read(path, session="many-9")
 
 

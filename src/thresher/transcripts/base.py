@@ -25,13 +25,13 @@ class SessionFolder(NamedTuple):
     folder: Path
     pattern: str
     skip: str = ""
-    """Glob for file names that are part of another session, such as a sub-agent's file next to its parent's."""
+    """Glob for the names of files that belong to another session, such as a sub-agent's file next to its parent."""
     newer: str = ""
-    """File that supersedes a matching one: its new suffix, or a path relative to the matching file's folder."""
+    """Location of a file that supersedes a matching file: another suffix, or a path relative to the file's folder."""
 
 
 Capability = Literal["thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"]
-"""Facts that a format can record besides text, tool calls and results. `edits`: the file that a call changes."""
+"""A fact that a format can record besides text, tool calls and results. `edits`: the file that a call changes."""
 
 
 class TranscriptFormat(Struct, frozen=True):
@@ -47,17 +47,18 @@ class TranscriptFormat(Struct, frozen=True):
     resume: str = ""
     """Command that resumes a session, with `{id}` or `{file}` in it."""
     wire: str = "openai-chat"
-    """Default dialect to convert a session to: the one that its agent uses."""
+    """Dialect that the agent uses, and the default for conversions of its sessions."""
     layouts: str = ""
-    """Short list of the agent's file layouts that are read."""
+    """Short description of the file layouts that the reader supports."""
     holds: tuple[Capability, ...] = ()
-    """Facts that these files record. The format's fixture has an example of each."""
+    """Facts that files of this format record. The format's fixture has an example of each fact."""
     seen: str = ""
     """Agent versions whose files were tested."""
     listed: Callable[[SourceFile], Mapping[str, str]] | None = None
     """Map each session id in a database to a version mark that changes with the session.
 
-    Such a format reads only the sessions that `source.is_wanted` accepts. Formats of one file per session have None.
+    A format with this function reads only the sessions that `source.is_wanted` accepts. Formats with one file per
+    session have None.
     """
     kind: Literal["transcript"] = "transcript"
 
@@ -105,9 +106,9 @@ def make_session(
 ) -> Session:
     """Build a session from the messages of its segments.
 
-    Defaults for missing facts: every segment after the first begins with a compaction, all problems of the source
-    apply, the first prompt is the title, and the session lasts from the first to the last of `times`, or of the
-    messages' times if `times` is None.
+    Missing facts get defaults. Each segment after the first counts as one compaction. The problems are the problems of
+    `source`. The title is the first prompt. The session starts at the earliest and ends at the latest of `times`, or of
+    the messages' times if `times` is None.
     """
     histories = tuple(messages if isinstance(messages, History) else History(tuple(messages)) for messages in segments)
     if times is None:
@@ -135,7 +136,7 @@ def title_from_prompt(histories: Iterable[Iterable[Message]]) -> str:
 
 
 def parse_openai_chat_usage(usage: Any) -> Usage | None:
-    """Parse a usage object of OpenAI Chat, or of LiteLLM for any provider. Cached tokens are part of the prompt."""
+    """Parse a usage object of OpenAI Chat, or of LiteLLM for any provider. The prompt count includes cached tokens."""
     if not isinstance(usage, dict):
         return None
     return usage_with_cached_input(
@@ -148,7 +149,7 @@ def parse_openai_chat_usage(usage: Any) -> Usage | None:
 
 
 def parse_chat_usage(usage: Any) -> Usage | None:
-    """Parse a usage object with `input_tokens`, or one of OpenAI Chat."""
+    """Parse a usage object with `input_tokens`, or a usage object of OpenAI Chat."""
     if "input_tokens" in as_dict(usage):
         return Usage(count_at(usage, "input_tokens"), count_at(usage, "output_tokens"))
     return parse_openai_chat_usage(usage)

@@ -3,7 +3,7 @@
 - User text is in the file twice, as an item and as an event. The reader uses the items; events show which of them a
   person typed.
 - A `compacted` record replaces the history: a new segment begins, and repeated messages are marked as carried.
-- `thread_rolled_back` rewinds turns: they become a branch.
+- `thread_rolled_back` rewinds turns. The rewound messages become a branch.
 - Files from 2025 have no envelope: each line is a bare item, and the first line has the session's metadata.
 """
 
@@ -33,7 +33,7 @@ _SUMMARY_ITEMS = ("compaction", "context_compaction", "compaction_summary")
 
 
 class CodexRecord(Struct, gc=False):
-    """A line: an envelope with a payload, or a bare item in old files."""
+    """A line of the file: an envelope with a payload, or a bare item in old files."""
 
     type: Any = None
     timestamp: Any = None
@@ -42,7 +42,7 @@ class CodexRecord(Struct, gc=False):
 
 
 class CodexPayloadType(Struct, gc=False):
-    """The type of a payload, to decide whether to decode the rest."""
+    """The type of a payload. It decides whether the reader decodes the rest."""
 
     type: Any = None
 
@@ -183,7 +183,7 @@ class CodexRolloutReader:
             self._add_message(line, record, row, message)
 
     def build_session(self) -> Session:
-        """Return the session of all records so far."""
+        """Return the session of all records read so far."""
         if self.messages or not self.segments:
             self.segments.append(self.messages)
         segments = [
@@ -226,7 +226,7 @@ def _payload_type(payload: bytes) -> str:
 
 
 def _with_exit_status(part: Any) -> Any:
-    """Mark a result as an error if its text has a nonzero exit code; the API has no field for it."""
+    """Set `is_error` of a result from the exit code in its text, since the API has no field for errors."""
     if isinstance(part, ToolResult) and (match := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
         return replace(part, is_error=match[1] != "0")
     return part

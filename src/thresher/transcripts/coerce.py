@@ -1,25 +1,25 @@
-"""Read fields of decoded JSON that may have any type: return the value if its type matches, or an empty default."""
+"""Read fields of decoded JSON whose values may have any type. A value of the wrong type becomes an empty default."""
 
 from typing import Any
 
 
 def as_dict(value: Any) -> dict[str, Any]:
-    """Return an object, or an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list, or an empty one."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def as_text(value: Any) -> str:
-    """Return a string, or an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def as_count(value: Any) -> int:
-    """Return a positive integer, or 0."""
+    """Return the value if it is a positive integer, else 0."""
     return value if type(value) is int and value > 0 else 0
 
 
@@ -32,25 +32,25 @@ def value_at(value: Any, *path: str) -> Any:
     return value
 
 
-# The readers call the next four functions for every field. Most paths are one key, which needs no call of `value_at`.
+# The readers call the next four functions for every field. Most paths have one key and skip `value_at`.
 
 
 def dict_at(value: Any, key: str, *path: str) -> dict[str, Any]:
-    """Return the object at the end of a path of keys, or an empty one."""
+    """Return the object at the end of a path of keys, or an empty object."""
     found = value.get(key) if isinstance(value, dict) else None
     found = value_at(found, *path) if path else found
     return found if isinstance(found, dict) else {}
 
 
 def list_at(value: Any, key: str, *path: str) -> list[Any]:
-    """Return the list at the end of a path of keys, or an empty one."""
+    """Return the list at the end of a path of keys, or an empty list."""
     found = value.get(key) if isinstance(value, dict) else None
     found = value_at(found, *path) if path else found
     return found if isinstance(found, list) else []
 
 
 def text_at(value: Any, key: str, *path: str) -> str:
-    """Return the string at the end of a path of keys, or an empty one."""
+    """Return the string at the end of a path of keys, or an empty string."""
     found = value.get(key) if isinstance(value, dict) else None
     found = value_at(found, *path) if path else found
     return found if isinstance(found, str) else ""
@@ -64,7 +64,7 @@ def count_at(value: Any, key: str, *path: str) -> int:
 
 
 def first_text(value: Any, *keys: str) -> str:
-    """Return the first non-empty string under one of the keys, or an empty one."""
+    """Return the first non-empty string under one of the keys, or an empty string."""
     for key in keys:
         if found := text_at(value, key):
             return found

@@ -13,7 +13,7 @@ from thresher.transcripts.source import SourceFile
 
 
 def text_parts(text: str) -> tuple[Text, ...]:
-    """Return a text as parts: empty for an empty text."""
+    """Return a text as one part, or no part if the text is empty."""
     return (Text(text),) if text else ()
 
 
@@ -23,7 +23,7 @@ def unknown_part(wire: Any) -> Unknown:
 
 
 def json_text(given: Any) -> str:
-    """Serialize a value as JSON. A string is taken as JSON already."""
+    """Serialize a value as JSON. A string is assumed to be JSON and returned unchanged."""
     return given if isinstance(given, str) else dump_json(given)
 
 
@@ -33,14 +33,14 @@ def result_content(parts: Iterable[Part]) -> tuple[ResultPart, ...]:
 
 
 def split_results(parts: Iterable[Part]) -> tuple[tuple[ToolResult, ...], tuple[Part, ...]]:
-    """Split parts into tool results and others."""
+    """Split parts into tool results and all other parts."""
     parts = [*parts]
     results = tuple(part for part in parts if isinstance(part, ToolResult))
     return results, tuple(part for part in parts if not isinstance(part, ToolResult))
 
 
 def parse_thinking_blocks(wire: Any) -> list[Thinking]:
-    """Parse thinking as LiteLLM stores it for all providers, under `thinking_blocks`."""
+    """Parse `thinking_blocks`, the field in which LiteLLM stores the thinking of all providers."""
     blocks = map(as_dict, list_at(wire, "thinking_blocks"))
     thinking = [Thinking(text_at(block, "thinking"), first_text(block, "signature", "data")) for block in blocks]
     return [part for part in thinking if part.text or part.signature]
@@ -49,9 +49,9 @@ def parse_thinking_blocks(wire: Any) -> list[Thinking]:
 def report_missing_outputs(source: SourceFile, missing: int) -> None:
     """Report long outputs whose separate files are missing."""
     if missing:
-        source.report(f"{missing} long outputs are in missing files", "their excerpts in the transcript are kept")
+        source.report(f"{missing} long outputs are in missing files", "kept the excerpts in the transcript")
 
 
 def mark_carried(messages: Iterable[Message]) -> list[Message]:
-    """Mark messages that a compaction or a sub-agent repeats."""
+    """Mark messages as carried: a compaction or a sub-agent repeats them."""
     return [replace(message, carried=True) for message in messages]

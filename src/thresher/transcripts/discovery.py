@@ -62,7 +62,7 @@ def files_below(place: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def _find_matching_files(folder: str, pattern: Sequence[str]) -> Iterator[str]:
-    """Yield the files below a folder that match a pattern: one name per level, or `**` for any number of levels."""
+    """Yield matching files below a folder. The pattern has one glob per level, or `**` for any number of levels."""
     first, *rest = pattern
     if first == "**":
         if os.path.isdir(folder):  # noqa: PTH112

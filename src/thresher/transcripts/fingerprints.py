@@ -1,4 +1,4 @@
-"""Fingerprint messages to recognize repeated ones."""
+"""Compute fingerprints of messages, to recognize repeated messages."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from thresher.model import Message, Role, SourceLocation
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 
 SYSTEM_PROMPT_PREFIX_CHARS = 200
-"""Characters of a system prompt that its fingerprint includes."""
+"""Number of characters at the start of a system prompt that the fingerprint includes."""
 _DIGITS = re.compile(r"\d+")
 
 
@@ -19,15 +19,15 @@ class MarkedMessage(NamedTuple):
     """An input or output message with its fingerprints."""
 
     messages: tuple[Message, ...]
-    """The message itself; or the part of a model's answer that a later input repeats as this message.
+    """The message itself, or the messages of an answer that a later input repeats in this form.
 
-    Empty if an earlier message already holds the whole answer.
+    Empty if earlier entries already hold the whole answer.
     """
     role: Role
     fingerprint: int
     """Hash of role and content."""
     text_fingerprint: int
-    """Hash of the content only, since the role of the same message can differ."""
+    """Hash of the content only. Two logs of the same message can differ in the role."""
 
 
 def fingerprint_message(message: Message) -> MarkedMessage:
@@ -43,7 +43,8 @@ def fingerprint_message(message: Message) -> MarkedMessage:
 def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
     """Yield the identifying fields of a message's parts.
 
-    Thinking is excluded, since some models never receive it again. So are ids of results, which are often missing.
+    Thinking is excluded, since some models never receive it again. Ids of results are excluded, since files often omit
+    them.
     """
     for part in parts:
         match part:
@@ -63,7 +64,10 @@ def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
 
 
 def make_summary_message(message: Message, id_: str, location: SourceLocation, time: datetime | None) -> Message:
-    """Return a message that an agent wrote during a compaction; its text becomes a summary."""
+    """Convert a message that an agent wrote during a compaction to a summary.
+
+    System messages, tool messages and messages without text keep their parts.
+    """
     located = replace(message, id=id_, source=location, time=time)
     if message.role not in ("user", "assistant") or not message.text:
         return located

@@ -1,10 +1,10 @@
-"""Parse chat messages of any layout, for formats that define only that a speaker says something.
+"""Parse chat messages of any layout, for formats that require only a speaker and content.
 
 Files use many names for speakers, content, tool calls and results. The tables in this module list them. Each row is
 parsed on its own; `pairing` then merges calls into the text before them and pairs results with calls.
 
-Some files have calls in Python syntax: smolagents prints a list of calls as a Python literal, the Berkeley leaderboard
-has each call as source. Both are parsed to a syntax tree and never run; only literals are evaluated.
+Some files have calls in Python syntax. smolagents prints a list of calls as a Python literal. The Berkeley leaderboard
+has each call as Python source. The parser builds a syntax tree and evaluates only literals. It never runs the code.
 """
 
 import ast
@@ -31,7 +31,7 @@ _ROLE_WORDS: dict[Role, str] = {
     "system": "system developer systemmessage",
 }
 ROLES_BY_WORD: dict[str, Role] = {word: role for role, words in _ROLE_WORDS.items() for word in words.split()}
-"""Role by each lowercase word for it."""
+"""Role for each lowercase word that files use for a speaker."""
 TERMINAL_WORDS = ("terminal", "computerterminal", "computer_terminal")
 """Speakers that run the code in the previous message."""
 SPEAKER_KEYS = ("role", "from", "speaker", "source", "sender", "author", "author_role")
@@ -60,13 +60,13 @@ class Speaker(NamedTuple):
     """The speaker of a row."""
 
     role: Role | None
-    """None for a name that is not a role."""
+    """Role of the speaker; None if the label is not a known word for a role."""
     word: str
-    """The word for the role, in lowercase."""
+    """Label of the speaker in lowercase: a word for a role, or a name."""
     name: str
-    """The name, if it is more than a role."""
+    """Name of the speaker; empty if the row has only a word for a role."""
     note: str = ""
-    """Text in parentheses after the name: `Orchestrator (thought)`."""
+    """Text in parentheses after the name: `thought` in `Orchestrator (thought)`."""
 
 
 def parse_speaker(row: dict[str, Any]) -> Speaker:
@@ -89,7 +89,10 @@ def parse_speaker(row: dict[str, Any]) -> Speaker:
 
 
 def unwrap_langchain_message(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the message that LangChain wraps in `data`, or in `kwargs` with the path of its class as the id."""
+    """Return the message inside a LangChain wrapper, or the row itself.
+
+    LangChain wraps a message in `data`, or in `kwargs` next to an `id` with the path of the message's class.
+    """
     path = row.get("id")
     if isinstance(row.get("kwargs"), dict) and isinstance(path, list) and path:
         return {"role": as_text(path[-1]), **row["kwargs"]} | {"type": ""}
@@ -106,13 +109,13 @@ def has_message_content(row: dict[str, Any]) -> bool:
 
 
 def parse_lenient_message(row: dict[str, Any], default_role: Role) -> Message:
-    """Parse a row of a list whose rows have roles; a row without one gets `default_role`."""
+    """Parse a row. A row without a known role gets `default_role`."""
     who = parse_speaker(row)
     return parse_lenient_row(row, who._replace(role=who.role or default_role))
 
 
 def parse_lenient_row(row: dict[str, Any], who: Speaker) -> Message:
-    """Parse a row. Calls and results keep their original ids, or have none."""
+    """Parse a row. Calls and results keep the ids of the row; missing ids stay empty."""
     row = unwrap_langchain_message(row)
     parts = (*_parse_sibling_thinking(row), *_parse_content(row), *_parse_calls(row))
     role = who.role or "assistant"
@@ -185,7 +188,7 @@ def _infer_part_kind(piece: dict[str, Any]) -> str:
 
 
 def _first_string(piece: dict[str, Any], *keys: str) -> str | None:
-    """Return the first string under one of the keys, which may be empty."""
+    """Return the first string under one of the keys, even an empty string; None without a string."""
     return next((piece[key] for key in keys if isinstance(piece.get(key), str)), None)
 
 
@@ -237,7 +240,7 @@ def _find_call_id(entry: dict[str, Any]) -> str:
 
 
 def _expand_text_calls(parts: Iterable[Part]) -> Iterator[Part]:
-    """Parse texts of a row that has only calls, as text."""
+    """Convert texts that list calls to calls, and yield all other parts unchanged."""
     for part in parts:
         calls = parse_calls_as_text(part.text) if isinstance(part, Text) else None
         if calls is None:
@@ -262,7 +265,7 @@ def _is_failed(row: dict[str, Any]) -> bool:
 
 
 def parse_lenient_result(output: Any) -> tuple[ResultPart, ...]:
-    """Parse the output of a tool: texts and images, or any other value as JSON."""
+    """Parse the output of a tool: text and typed pieces become parts, any other value becomes JSON text."""
     pieces = [as_dict(piece) for piece in as_list(output)]
     if isinstance(output, str) or (pieces and all("type" in piece or piece.keys() == {"text"} for piece in pieces)):
         return result_content(parse_lenient_parts(output))

@@ -11,7 +11,7 @@ class LoggedCall(NamedTuple):
     """One logged model call."""
 
     number: int
-    """Index of the call in the file."""
+    """Number that identifies the call in the file. Message ids derive from it."""
     line: int
     """Line of the call in the file."""
     agent_key: str = ""
@@ -32,4 +32,4 @@ class LoggedCall(NamedTuple):
     tools: str = ""
     """Tool definitions in the request, as JSON."""
     alternatives: Sequence[Message] = ()
-    """Further choices that the request asked for."""
+    """Additional answers, if the request asked for several."""

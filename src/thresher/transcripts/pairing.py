@@ -1,8 +1,8 @@
 """Pair results with calls in chat messages that were parsed one by one, and merge calls into the text before them.
 
-A result matches the call whose id it names. A result without an id matches the oldest open call of its tool, or else
-the oldest open call, in the latest group of calls. A call without an id, or with a duplicate one, gets an id from its
-position.
+A result with an id matches the call with the same id. A result without an id matches a call in the latest group of
+calls: the oldest open call of the same tool, else the oldest open call. A call whose id is missing or a duplicate gets
+an id from its position.
 """
 
 import re
@@ -17,7 +17,7 @@ from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Part, Text, ToolCall, ToolResult
 
 MAX_RESULT_PARTS = 100
-"""Maximum parts of a result that later results are merged into."""
+"""Size limit: a result with this number of parts no longer absorbs later results for the same call."""
 _CALL_ANNOUNCEMENT = re.compile(r"Tool call (\S+): calling ")
 
 
@@ -56,7 +56,7 @@ def _merge_results(last: Message, message: Message) -> Message:
 
 
 def _separate_results(messages: Iterable[Message]) -> Iterator[Message]:
-    """Move results to messages of their own: before a person's text, after a model's."""
+    """Move results to separate messages: before the text of a user message, after the text of any other message."""
     for message in messages:
         results = tuple(message.results)
         if not results or (message.role == "tool" and len(results) == len(message.parts)):
@@ -86,12 +86,12 @@ def _join_call_messages(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _is_calls_only(message: Message) -> bool:
-    """Return whether a message has only calls, and no usage or model, which mark an answer of its own."""
+    """Return whether a message has only calls, without a usage or a model. These mark a separate answer."""
     return all(isinstance(part, ToolCall) for part in message.parts) and not (message.usage or message.model)
 
 
 def _drop_call_announcements(message: Message, following: Message) -> list[Part]:
-    """Return the parts of a message without texts that only announce the calls after it (smolagents)."""
+    """Return the parts of a message without the texts in which smolagents announces the calls that follow."""
     ids = {call.id for call in following.calls}
     matches = (_CALL_ANNOUNCEMENT.match(part.text) if isinstance(part, Text) else None for part in message.parts)
     return [part for part, match in zip(message.parts, matches, strict=True) if not (match and match[1] in ids)]
@@ -104,7 +104,7 @@ class _PendingCalls:
         self._used_ids: set[str] = set()
         self._open_by_given_id = OpenCalls[str]()
         self._round = 0
-        """Number of the group of calls that are answered together."""
+        """Number of the current group. The calls of a group are answered together."""
         self._open_calls: dict[str, str] = {}
         """Open calls of the latest group: id → tool."""
         self._open_by_tool: dict[str, deque[str]] = defaultdict(deque)

@@ -1,7 +1,7 @@
 """pi: one JSONL file per session. Version 1 is a list of entries; from version 2 on, entries form a tree by id.
 
-A compaction names the first entry that it keeps. The next segment has the summary, the kept messages again, and later
-messages.
+A compaction names the first entry that it keeps. The next segment contains the summary, the kept messages
+and all later messages.
 """
 
 from collections import Counter
@@ -108,7 +108,9 @@ def _build_segments(
     leaf = next(reversed(entries), "")
     ids, is_cyclic = trace_path(leaf, parents)
     if is_cyclic:
-        source.report("entries are each other's parents", "followed until the first repetition", entries[leaf].line)
+        source.report(
+            "the parents of entries form a cycle", "followed until the first repeated entry", entries[leaf].line
+        )
     segments: list[list[Message]] = [[]]
     for id_ in ids:
         entry = entries[id_]

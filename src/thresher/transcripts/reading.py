@@ -20,7 +20,7 @@ from thresher.transcripts.table import SourceFormat, find_format, format_names, 
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 CERTAIN = 3
 MAX_LISTED_IDS = 20
-"""Maximum ids in an error message."""
+"""Maximum number of ids in an error message."""
 
 
 def read(
@@ -30,7 +30,7 @@ def read(
     format: str | None = None,
     limits: ReadLimits | None = None,
 ) -> Session:
-    """Read the session in any agent's file. If the file has several, `session` is the id of the one to return."""
+    """Read one session from any agent's file. If the file has several sessions, `session` must be the id of one."""
     ids = list(list_session_versions(path) or ()) if session is None and format is None else []
     if len(ids) < 2:
         is_wanted = None if session is None else session.__eq__
@@ -42,7 +42,9 @@ def read(
     if not ids:
         raise ReadError(f"`{path}` contains no session" + (f" `{session}`" if session else ""))
     listed = ", ".join(ids[:MAX_LISTED_IDS]) + (", …" if len(ids) > MAX_LISTED_IDS else "")
-    problem = f"contains {len(ids)} sessions" if session is None else f"contains no single session `{session}`"
+    problem = (
+        f"contains {len(ids)} sessions" if session is None else f"does not contain exactly one session `{session}`"
+    )
     raise ReadError(f"`{path}` {problem}: use `read_all(path)`, or `read(path, session=ID)` with one of {listed}")
 
 
@@ -72,7 +74,7 @@ def list_session_versions(path: str | os.PathLike[str], *, format: str | None = 
 
 
 def sniff(what: Any) -> str | None:
-    """Return the name of the format of a path or a value (messages, a request body), or None."""
+    """Detect the format of a file (by path) or of a value such as a request body. Return its name, or None."""
     if isinstance(what, str | os.PathLike):
         try:
             return _detect_format(SourceFile(Path(what))).name
@@ -108,7 +110,7 @@ def _explain_unknown_format(source: SourceFile) -> str:
 
 
 def load_dialect_sample(source: SourceFile) -> Any:
-    """Return a sample for dialect detection: the document, the first of several conversations, or the head lines."""
+    """Return a sample for detection: the document, the first line if it is a conversation, or all head lines."""
     if source.document is not None:
         return source.document
     head = list(source.head)
@@ -116,7 +118,7 @@ def load_dialect_sample(source: SourceFile) -> Any:
 
 
 def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]:
-    """Read one conversation per document, per line, or (if the lines are messages) per file."""
+    """Read one conversation per document or per line; if the lines are messages, read one per file."""
     stem = source.stem
     if source.document is not None:
         values = {stem: source.read_document()}

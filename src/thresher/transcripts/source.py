@@ -1,7 +1,7 @@
 """Read a file of records, compressed or not, damaged or not.
 
-Lines are streamed. A bad line becomes a problem with its line number and the action taken, and the rest is read. Only
-a file that cannot be opened raises an error.
+The reader streams the lines. A bad line becomes a problem with its line number and the action taken, and the reader
+continues with the next line. Only a file that cannot be opened raises an error.
 """
 
 import io
@@ -46,7 +46,7 @@ class ReadLimits(msgspec.Struct, frozen=True):
 
 
 class CachedIterable:
-    """An iterable that caches the values of an iterator as it consumes them."""
+    """An iterable over an iterator's values. It caches the values, so that it can be iterated several times."""
 
     def __init__(self, values: Iterator[Any]) -> None:
         """Wrap `values` without consuming any."""
@@ -70,12 +70,12 @@ _RENAMED_METHODS = {
 
 
 class SourceFile:
-    """A file that a reader reads, with the problems found in it."""
+    """A file to read, and the problems found in it."""
 
     def __init__(
         self, path: Path, limits: ReadLimits | None = None, is_wanted: Callable[[str], bool] | None = None
     ) -> None:
-        """Open nothing yet. `is_wanted` selects sessions of a database by id; by default all are read."""
+        """Store the path without opening the file. `is_wanted` selects sessions of a database by id (default: all)."""
         self.path = path
         self.file = str(path)
         self.stem = path.name.split(".")[0]
@@ -152,7 +152,7 @@ class SourceFile:
         size = 0
         with closing(self._open()) as stream:
             is_compressed = not isinstance(stream, io.FileIO)
-            # `read` of a compressed stream waits for a whole block, and loses a partial one if the data is damaged.
+            # On a compressed stream, `read` waits for a whole block, and loses a partial block if the data is damaged.
             read_block = cast(io.BufferedReader, stream).read1 if is_compressed else stream.read
             while True:
                 try:
@@ -165,7 +165,9 @@ class SourceFile:
                 yield block
                 size += len(block)
                 if is_compressed and size > self.limits.unpacked:
-                    self.report(f"decompresses to more than {self.limits.unpacked:,} bytes", "ignored the rest")
+                    self.report(
+                        f"the file decompresses to more than {self.limits.unpacked:,} bytes", "ignored the rest"
+                    )
                     return
 
     def records(
@@ -173,7 +175,8 @@ class SourceFile:
     ) -> Iterator[tuple[int, bytes, RowT]]:
         """Yield the line number, the raw line and the decoded row of every record.
 
-        `lenient` decodes lines that `decoder` rejects. A line that both reject is repaired if possible.
+        `lenient` decodes lines that `decoder` rejects. A line that both decoders reject is repaired if
+        possible.
         """
         decode, decode_leniently = decoder.decode, (lenient or decoder).decode
         for first, batch in self._batches():
@@ -214,7 +217,7 @@ class SourceFile:
 
     @cached_property
     def is_database(self) -> bool:
-        """True for a SQLite file."""
+        """True if the file is a SQLite database."""
         try:
             if not self.path.is_file():  # reading from a pipe would consume the data
                 return False
@@ -261,7 +264,7 @@ class SourceFile:
         if self.is_database or (len(head) > 1 and all(isinstance(value, dict | list) for value in head)):
             return None
         whole = SourceFile(self.path, self.limits)
-        # Read a block and not a line: a document on one line may exceed the limit for a line.
+        # Test the first block, not the first line: a document on one line may exceed the limit for a line.
         first = next(SourceFile(self.path, self.limits)._blocks(), b"").lstrip()
         if not _decode_text(first[:100]).startswith(("{", "[")):
             return None
@@ -311,7 +314,7 @@ class SourceFile:
 
 
 def import_zstd() -> Any:
-    """Import the zstd module: of the standard library from Python 3.14 on, else the backport."""
+    """Import zstd from the standard library (Python 3.14 and later) or from the backport."""
     try:
         from compression import zstd  # noqa: PLC0415 - from Python 3.14 on
     except ImportError:
@@ -320,7 +323,7 @@ def import_zstd() -> Any:
 
 
 def _decode_text(data: bytes) -> str:
-    """Decode UTF-8 without a byte order mark and NULs; replace invalid bytes."""
+    """Decode UTF-8: remove a byte order mark, NULs and outer whitespace; replace invalid bytes."""
     return data.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"").decode("utf-8", "replace").strip()
 
 
@@ -343,7 +346,7 @@ def _split_json_values(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
 
 
 def _parse_finite_float(text: str) -> float | None:
-    """Parse a float; return None for one that overflows, since JSON cannot encode infinity."""
+    """Parse a float. Return None if it overflows, since JSON cannot encode infinity."""
     number = float(text)
     return number if isfinite(number) else None
 

@@ -1,16 +1,16 @@
 """Read another program's SQLite file without changing anything in its folder.
 
-A database in WAL mode keeps its newest changes in a journal (`-wal`), and an index of the journal in shared memory
-(`-shm`) while it is in use. A database in any other mode writes to itself, and keeps the pages for a rollback in
+In WAL mode, SQLite writes the newest changes to a journal (`-wal`). While the database is in use, `-shm` has an index
+of this journal. In any other mode, SQLite changes the database file, and keeps the old pages for a rollback in
 `-journal`.
 
 - WAL mode with `-wal` and `-shm`: reading registers a read lock in `-shm` and writes nothing else.
-- WAL mode without both: the file is complete. It is opened as immutable, or SQLite would create both files.
-- WAL mode with `-wal` only: recovery would write, so a copy is read.
+- WAL mode with changes in `-wal` and no `-shm`: recovery would write, so a copy is read.
+- WAL mode otherwise: the file is complete. It is opened as immutable, since SQLite would create `-wal` and `-shm`.
 - Other modes: reading takes a shared lock and waits for a writer. If a transaction was interrupted and a rollback is
   pending, a copy is read.
 
-An immutable file and a copy are read without a lock, so a file that changes meanwhile is an error.
+An immutable file and the source of a copy are not locked. If one of them changes meanwhile, reading fails.
 """
 
 import os
@@ -104,7 +104,7 @@ def _ensure_unchanged(*paths: Path) -> Iterator[None]:
     before = [_file_version(path) for path in paths]
     yield
     if [_file_version(path) for path in paths] != before:
-        raise OSError("it was changed meanwhile")
+        raise OSError("the file changed during the read")
 
 
 def _file_version(path: Path) -> tuple[int, int]:

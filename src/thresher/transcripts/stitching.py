@@ -1,15 +1,20 @@
 """Stitch logged model calls, each with its whole input history, into threads: one per conversation.
 
-Messages are compared by fingerprint: role, text and call ids, so that a later input matches an answer in whatever form
-it repeats it. The fingerprint of a system prompt covers only the start, since the rest can contain the time or a list
-of open files.
+The stitcher compares messages by fingerprint: role, text and call ids. A later input can thus repeat an answer in
+another form. The fingerprint of a system prompt covers only the start, since the rest can contain the time or a list of
+open files.
 
-The input of each call is compared with the existing threads. A call continues a thread whose messages are a prefix of
-the input, whose messages before the last answer are, or whose last message the input contains. A call whose input
-branches off before an answer rewinds the messages after that point. Any other call starts a new thread.
+The stitcher compares the input of each call with the existing threads. A call continues a thread in these cases:
 
-A thread is the next segment of an earlier one, after a compaction, if it starts with fewer messages, shares some of
-them, and continues after the earlier thread ends. Comparisons use hashes, so the time is linear in the input size.
+- The input starts with all messages of the thread, or with all messages before the last answer.
+- The input contains the last message of the thread, or the last message before the last answer.
+- The input starts with some messages of the thread, with an answer among them. The other messages of the thread are
+  rewound.
+- The input has only new messages, and answers a tool call of the thread or has the same conversation id.
+
+Any other call starts a new thread. After a compaction, a thread becomes the next segment of an earlier thread. The
+condition: it starts with fewer messages than the earlier thread has, shares some of them, and starts after the earlier
+thread ends. Comparisons use hashes, so the time is linear in the input size.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,10 +38,10 @@ class CallThread:
     """The model calls of one conversation."""
 
     def __init__(self, call: LoggedCall, number: int, file: str) -> None:
-        """Create an empty thread for `call`, the first one, which is the `number`-th call by time."""
+        """Create an empty thread. `call` will be the first call; `number` is the position of `call` in time."""
         self.model_calls: list[LoggedCall] = []
         self.calls_by_message_id: dict[str, LoggedCall] = {}
-        """Model call by the id of its answer."""
+        """Model call by the id of each message in its answer."""
         self.agent_key = call.agent_key
         self.entries: list[MarkedMessage] = []
         self.prefix_hashes: list[int] = []
@@ -44,15 +49,15 @@ class CallThread:
         self.earlier_segments: list[list[Message]] = []
         """Messages before each compaction."""
         self.branches: list[tuple[str, list[Message]]] = []
-        """Id of the message before each rewound branch, and its messages."""
+        """Rewound branches: the id of the message before the branch, and the messages of the branch."""
         self.answer_start = 0
         """Index of the first entry of the last answer."""
         self.first_call_number = self.last_call_number = number
-        """Numbers of the first and last calls, by time."""
+        """Positions of the first and last calls in time."""
         self.initial_input_count = len(call.input_messages)
         """Number of input messages of the first call."""
         self.known_fingerprints: set[int] = set()
-        """Text fingerprints of all entries so far."""
+        """Text fingerprints of all entries, also of entries that were rewound."""
         self._file = file
 
     def append_call(self, call: LoggedCall, new_input: Iterable[MarkedMessage]) -> None:
@@ -87,7 +92,7 @@ class CallThread:
         self.prefix_hashes.append(hash((self.prefix_hashes[-1] if self.prefix_hashes else 0, entry.fingerprint)))
 
     def restate_answer(self, restated: Sequence[MarkedMessage]) -> None:
-        """Replace the fingerprints of the last answer by the form in which a later input repeats it."""
+        """Replace the fingerprints of the last answer by `restated`, the form in which a later input repeats it."""
         answer = [message for entry in self.entries[self.answer_start :] for message in entry.messages]
         del self.entries[self.answer_start :], self.prefix_hashes[self.answer_start :]
         for number, entry in enumerate(restated):
@@ -95,7 +100,7 @@ class CallThread:
             self._append_entry(entry._replace(messages=tuple(answer[number:end])))
 
     def rewind_to(self, index: int) -> None:
-        """Move the entries from an index on to a branch."""
+        """Move all entries from `index` to the end into a branch."""
         self._add_branch(index, [message for entry in self.entries[index:] for message in entry.messages])
         del self.entries[index:], self.prefix_hashes[index:]
 
@@ -114,7 +119,7 @@ class CallThread:
         self.answer_start = len(self.entries)
 
     def build_compacted_messages(self, entries: Iterable[MarkedMessage], call: LoggedCall) -> list[tuple[Message, ...]]:
-        """Return the messages of a call after a compaction: known ones marked as carried, the others as summaries."""
+        """Return the messages of each entry after a compaction: marked as carried if known, else as summaries."""
         known = {entry.text_fingerprint: entry.messages for entry in self.entries}
         location = SourceLocation(self._file, call.line)
         return [
@@ -148,7 +153,7 @@ class CallThread:
 
 
 class ThreadStitcher:
-    """Assigns the model calls of a file to threads. Calls must be added in the order of time."""
+    """Assigns the model calls of a file to threads. Add the calls in order of time."""
 
     def __init__(self, file: str) -> None:
         """Start without threads."""
@@ -160,13 +165,13 @@ class ThreadStitcher:
         self._threads_by_end: dict[tuple[str, int], CallThread] = {}
         """Thread by conversation id and prefix hash of the last entry."""
         self._threads_by_last_message: dict[tuple[str, str, int], CallThread] = {}
-        """Thread by conversation id, agent, and fingerprint of the last message or the last one before its answer."""
+        """Thread by conversation id, agent, and fingerprint of the last message or the last one before the answer."""
         self._threads_by_call_id: dict[tuple[str, str], CallThread] = {}
         """Thread by conversation id and id of a call in the last answer."""
         self._agent_aliases: dict[str, str] = {}
         """Agent key → key of the agent that started the thread. Some agents get a new key for each turn."""
         self._newest_by_conversation: dict[str, CallThread] = {}
-        """Thread by conversation id: the latest to continue."""
+        """The thread that received the latest call, by conversation id."""
 
     def add(self, call: LoggedCall) -> None:
         """Add a model call to the matching thread, or to a new one."""
@@ -234,7 +239,10 @@ class ThreadStitcher:
         return None, 0
 
     def _continue_by_last_message(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
-        """Continue a thread whose last message, or last one before its answer, is in an otherwise changed input."""
+        """Continue a thread if the input contains the thread's last message, or the last message before the answer.
+
+        The messages before this message may have changed.
+        """
         agent = self._agent_aliases.get(call.agent_key, call.agent_key)
         for index in range(len(entries) - 1, -1, -1):
             fingerprint = entries[index].fingerprint
@@ -255,7 +263,7 @@ class ThreadStitcher:
         return None
 
     def _continue_by_call_id(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
-        """Continue a thread whose tool call the first message answers: some APIs receive only new messages."""
+        """Continue a thread if the first new message answers one of its calls: some APIs receive only new messages."""
         new = [entry for entry in entries if entry.role != "system"]
         results = (result for entry in new[:1] for message in entry.messages for result in message.results)
         call_id = next((result.call_id for result in results if result.call_id), "")
@@ -266,7 +274,7 @@ class ThreadStitcher:
         return thread
 
     def _continue_by_conversation_id(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
-        """Continue the conversation with the same id, if a later trace has only new messages."""
+        """Continue the latest thread with the same conversation id, if a call of a new trace has only new messages."""
         is_top = bool(call.conversation_id) and not call.enclosing_agents
         thread = self._newest_by_conversation.get(call.conversation_id) if is_top else None
         if not thread or thread.model_calls[-1].trace_id == call.trace_id or thread.model_calls[-1].enclosing_agents:
@@ -279,7 +287,7 @@ class ThreadStitcher:
         return thread
 
     def merge_threads(self) -> list[CallThread]:
-        """Return all threads, after merging those that a compaction separated."""
+        """Merge the threads that a compaction separated, and return all threads."""
         latest: dict[tuple[str, int], CallThread] = {}
         merged: list[CallThread] = []
         for thread in self._threads:
@@ -294,7 +302,7 @@ class ThreadStitcher:
 
 
 def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
-    """Return whether a thread is a compacted continuation: shorter, with known messages, and after the earlier one."""
+    """Return whether `later` continues `earlier` after a compaction: a shorter input with known messages."""
     if (
         len(later.model_calls) < 2
         or later.initial_input_count >= len(earlier.entries)
@@ -306,7 +314,7 @@ def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
 
 
 def _join_compacted(earlier: CallThread, later: CallThread) -> None:
-    """Append a thread to another one as its next segment."""
+    """Append the thread `later` to `earlier`, as its next segment."""
     segments = [*later.earlier_segments, later.messages]
     initial = map(fingerprint_message, segments[0][: later.initial_input_count])
     remaining = earlier.build_compacted_messages(initial, later.model_calls[0])
@@ -321,13 +329,13 @@ def _join_compacted(earlier: CallThread, later: CallThread) -> None:
 
 
 def _continue_after_answer(thread: CallThread, call: LoggedCall, entries: Sequence[MarkedMessage], index: int) -> bool:
-    """Continue a thread if the input repeats the last answer in another form from `index` on, or asks for it again."""
+    """Continue a thread if the input repeats the last answer in another form from `index` on, or requests it again."""
     if index == len(entries):
         answer = [fingerprint_message(message).fingerprint for message in call.output_messages]
         if [entry.fingerprint for entry in thread.entries[thread.answer_start :]] != answer:
             thread.rewind_to(thread.answer_start)
             thread.append_call(call, [])
-        return True  # with the same answer, two instruments logged the same call
+        return True  # if the answer is the same, two instruments logged one call
     if entries[index].role != "assistant":
         return False
     answers = (message for entry in thread.entries[thread.answer_start :] for message in entry.messages)

@@ -51,7 +51,7 @@ def _plugin_formats() -> dict[str, TranscriptFormat]:
 
 @cache
 def find_format(name: str) -> SourceFormat:
-    """Return the transcript format or the dialect of that name."""
+    """Return the transcript format or the dialect with this name."""
     if name in TRANSCRIPT_FORMATS:
         return cast(TranscriptFormat, import_module(TRANSCRIPT_FORMATS[name]).FORMAT)
     if name in _plugin_formats():

@@ -54,7 +54,7 @@ class XmlElement(NamedTuple):
     start: int
     stop: int
     parameters: dict[str, Any]
-    """Parameters by name; the text of a thinking element has an empty name."""
+    """Parameters by name. A thinking element has its text under an empty name."""
 
 
 class _TagIndex:
@@ -69,7 +69,7 @@ class _TagIndex:
                 self.closings[tag[2]].append(index)
 
     def find_closing(self, name: str, after: int) -> int | None:
-        """Return the index of the first closing tag of that name after a tag."""
+        """Return the index of the first closing tag with this name after the tag at index `after`."""
         closings = self.closings.get(name, ())
         first = bisect_right(closings, after)
         return closings[first] if first < len(closings) else None
@@ -78,9 +78,9 @@ class _TagIndex:
         return self.text[self.tags[opening].end() : self.tags[closing].start()]
 
     def parse_parameters(self, outer: str, index: int, depth: int = 0) -> tuple[dict[str, Any], int] | None:
-        """Parse the parameters from a tag on, up to the closing tag of `outer`.
+        """Parse the parameters from the tag at `index` to the closing tag of `outer`.
 
-        Return them with the index of that tag, or None if `outer` is not closed.
+        Return the parameters and the index of the closing tag, or None if `outer` is not closed.
         """
         fields: dict[str, Any] = {}
         position = self.tags[index - 1].end() if index else 0
@@ -147,7 +147,7 @@ def find_xml_elements(text: str, is_tool: Callable[[str], bool]) -> Iterator[Xml
         if name not in THINKING_TAGS:
             parsed = tags.parse_parameters(name, index + 1)
         if parsed is None:
-            return  # as for its agent, the rest of the text belongs to the unclosed element
+            return  # like the agents, treat the rest of the text as part of the unclosed element
         fields, closing = parsed
         index, end = closing + 1, tags.tags[closing].end()
         tool = fields.pop("tool_name", None) if name == WRAPPER_TAG else name
@@ -212,7 +212,7 @@ MAX_CLOSING_TAG_CHARS = 40
 
 
 def parse_result_header(text: str) -> tuple[str, int] | None:
-    """Return the tool whose result a text is, and the end of the header; None without a header."""
+    """Return the tool name in the header of a result, and the end of the header; None without a header."""
     match = _RESULT_HEADER.match(text)
     if match is None or match[3]:
         return (match[3], match.end()) if match else None
@@ -224,7 +224,7 @@ def parse_result_header(text: str) -> tuple[str, int] | None:
 
 
 def is_failed_tool_answer(text: str, name: str) -> bool:
-    """Return whether a tool's output is an error. The content of a file that a tool reads may look like one."""
+    """Return whether a tool's output is an error. The content of a file may start like an error, but is not one."""
     if _FAILURE.match(text):
         return True
     return _ERROR.match(text) is not None and find_tool_kind(name).category != "file_read"
@@ -266,7 +266,7 @@ class _AnswerSorter:
         self.other_parts: list[Part] = []
         self.authors: list[Author] = []
         self.target: ToolCall | Author = "human"
-        """Call that the next text answers, or its author. `tool`: the matching call is missing."""
+        """Call that the next text answers, or the author of the text. `tool` means that the call is missing."""
 
     def add_part(self, part: Part) -> None:
         match part:
@@ -296,7 +296,7 @@ class _AnswerSorter:
             self._add_body(text)
 
     def _select_call(self, name: str, default: Author) -> None:
-        """Select the oldest pending call of that name, or else the one that was answered last."""
+        """Select the oldest pending call of a tool, else its last answered call, else the author `default`."""
         pending = self.pending_calls.get(name.lower())
         call = pending.popleft() if pending else self.answered_calls.get(name.lower())
         self.target = call or default
@@ -344,5 +344,5 @@ def sort_xml_answers(parts: Iterable[Part], calls: Iterable[ToolCall]) -> Sorted
 
 
 def generate_call_ids(*position: object) -> Iterator[str]:
-    """Yield ids for calls without one, from the message's position and the order of calls in it."""
+    """Yield ids for the calls of a message, from the position of the message and a counter."""
     return (f"call-{'-'.join(map(str, position))}-{number}" for number in count(1))

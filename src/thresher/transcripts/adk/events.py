@@ -1,8 +1,8 @@
 """Parse the events of a Google ADK session.
 
 Event contents are Gemini contents, with keys in camel case or snake case. A compaction is an event with a summary of
-all events in a time span. The summary is placed where the span ends, and a later compaction that covers an earlier one
-replaces it. A rewind event removes everything from one invocation onward.
+all events in a time span. The reader inserts the summary where the span ends. A later compaction whose span covers an
+earlier summary replaces that summary. A rewind event removes everything from one invocation onward.
 """
 
 import re
@@ -27,7 +27,7 @@ NAME = "adk"
 REQUEST_CALL_PREFIX = "adk_request_"
 """Prefix of the calls that ask a user for approval or credentials. Models never see them."""
 MAX_REPLAYED_MESSAGES = 1_000_000
-"""Total number of messages that all compactions may carry over. A hostile file could repeat every message each time."""
+"""Limit for the messages that all compactions together carry over. A hostile file could repeat every message."""
 _UNDERSCORE_LETTER = re.compile(r"_([a-z])")
 
 
@@ -37,7 +37,7 @@ def to_camel_case(key: str) -> str:
 
 
 def either_case(value: Any, key: str) -> Any:
-    """Return the value under a key in either spelling; treat null as missing."""
+    """Return the value under a snake-case key or its camel-case form. Treat null as missing."""
     fields = as_dict(value)
     value = fields.get(key)
     return fields.get(to_camel_case(key)) if value is None else value
@@ -52,7 +52,7 @@ class AdkMessage(NamedTuple):
 
     @property
     def span(self) -> tuple[datetime, datetime] | None:
-        """Time span of the message: the covered span of a summary, else its own time twice."""
+        """Time span of the message: the span that a summary covers, else the message's time as start and end."""
         time = self.message.time
         return self.covered_span or ((time, time) if time else None)
 
@@ -61,7 +61,7 @@ class AdkEventReader:
     """Builds one session from its events."""
 
     def __init__(self, source: SourceFile, events: list[Any]) -> None:
-        """`events` are all events of the session: IDs assigned to calls without one must not occur in any of them."""
+        """Start with an empty session. Generated call ids will not occur in `events`, all events of the session."""
         self.source = source
         self.records: Counter[str] = Counter()
         self.entries: list[AdkMessage] = []
@@ -125,7 +125,7 @@ class AdkEventReader:
         return tuple(part for part in parsed if _is_shown_to_model(part))
 
     def _read_transcriptions(self, event: dict[str, Any], blank: Message) -> Iterator[Message]:
-        """Yield the messages of an audio transcription; append a further piece by the same speaker to the last one."""
+        """Yield the messages of an audio transcription. Append further text of the same speaker to the last message."""
         for key in ("input_transcription", "output_transcription"):
             piece = as_text(either_case(either_case(event, key), "text"))
             last = self.entries[-1].message if self.entries else None

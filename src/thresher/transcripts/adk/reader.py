@@ -2,8 +2,8 @@
 
 A session is a list of events. An eval case is a list of invocations, each with a prompt, the tools used and the answer.
 The older test files hold queries, each with the expected tool calls and a reference answer. Expected calls never ran,
-so they have no result. Each session or eval case becomes one session. Source lines are the numbers of events or
-invocations.
+so they have no result. Each session or eval case becomes one session. The source line of a message is the number of its
+event or invocation.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ JSON_COLUMNS = ("content", "usage_metadata", "input_transcription", "output_tran
 
 
 class AdkConversation(NamedTuple):
-    """Conversation found in a file, with numbered events."""
+    """A conversation in a file, with numbered events."""
 
     id: str
     events: list[tuple[int, Any]]
@@ -175,7 +175,7 @@ def _is_query(row: Any) -> bool:
 
 
 def _read_database(source: SourceFile) -> list[Session]:
-    """Read every wanted session; each reports the problems of its own rows."""
+    """Read every wanted session. Each session reports only the problems of its own rows."""
     if not _is_adk_database(source):
         raise ReadError(f"`{source.path}` does not have the tables of the Agent Development Kit")
     from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - imports SQLite
@@ -197,7 +197,7 @@ def _session_key(row: "Row") -> tuple[Any, ...]:
 
 
 def _sessions_by_id(connection: "Connection") -> "dict[str, Row]":
-    """Return the sessions by ID. An ID that several users share gets the app and user names as a prefix."""
+    """Return the sessions by id. An id that several users share gets the app and user names as a prefix."""
     rows = connection.execute("SELECT * FROM sessions ORDER BY create_time, id").fetchall()
     shared = Counter(str(row["id"]) for row in rows)
     names = ("/".join(map(str, _session_key(row))) for row in rows)
@@ -205,7 +205,7 @@ def _sessions_by_id(connection: "Connection") -> "dict[str, Row]":
 
 
 def _event_rowids(connection: "Connection") -> dict[tuple[Any, ...], list[int]]:
-    """Return the row IDs of each session's events, in order. The table lacks an index, so scan it once."""
+    """Return the row ids of each session's events, in order. The table lacks an index, so scan it once."""
     rowids: dict[tuple[Any, ...], list[int]] = {}
     query = "SELECT app_name, user_id, session_id, rowid FROM events ORDER BY timestamp, rowid"
     for *key, rowid in connection.execute(query):
@@ -232,7 +232,7 @@ def _is_adk_database(source: SourceFile) -> bool:
 
 
 def _list_sessions(source: SourceFile) -> dict[str, str]:
-    """Return every session with its number of events and the time of its last change."""
+    """Map each session id to a version mark: the time of the last change, and the number of events."""
     from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - imports SQLite
 
     query = "SELECT app_name, user_id, session_id, count(*) FROM events GROUP BY app_name, user_id, session_id"

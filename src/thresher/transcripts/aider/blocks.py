@@ -1,14 +1,15 @@
 """Split an Aider chat history into blocks by author: the user, Aider, or the model.
 
 Aider appends to one Markdown file. Lines of the user have the prefix `#### `, lines of Aider the prefix `> `. Text of
-the model has no prefix, but it is also Markdown and can contain both. Aider's way of writing resolves this:
+the model has no prefix, but it is also Markdown and can contain lines with either prefix. These rules identify the
+author:
 
 - Each line of the user or Aider ends in two spaces.
 - In an output of several lines, only the first line has the prefix, and only the last one ends in two spaces.
 - Text of the model is between blank lines.
 
-If an editor removed the trailing spaces, every line outside of code with Aider's prefix counts as Aider's. Aider itself
-parses its file in this way.
+If an editor removed the trailing spaces, every line that has Aider's prefix and is not in code counts as Aider's.
+Aider itself parses the file in this way.
 """
 
 import re
@@ -23,7 +24,7 @@ from thresher.transcripts.source import SourceFile
 
 HEADER = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 FENCE = re.compile(r"\s*(`{3,}|<(source|code|pre|codeblock|sourcecode)>)")
-"""Opening fence of a code block; Aider requests tags for files that contain backticks."""
+"""Opening fence of a code block: backticks or a tag. Aider requests tags for files that contain backticks."""
 MODE_LINE = re.compile(r"\s*-\*-.*-\*-\s*")
 """Editor settings in the first line."""
 USER_PREFIX, AIDER_PREFIX, LINE_BREAK_SUFFIX = "#### ", "> ", "  "
@@ -106,7 +107,7 @@ class _LineClassifier:
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.prefix = ""
-        """Aider's prefix of the last line."""
+        """Prefix of the line classified last; empty without a prefix."""
         self._lines = lines
         self._keeps_line_breaks = any(
             line.startswith((USER_PREFIX, AIDER_PREFIX)) and line.endswith(LINE_BREAK_SUFFIX) for line in lines
@@ -115,7 +116,7 @@ class _LineClassifier:
         self._closing_lines_by_fence: dict[str, list[int]] = {}
         self._kind: AiderBlockKind = ""
         self._is_output_open = False
-        """An output continues until a line ends in two spaces."""
+        """True if Aider's output continues, since its last line did not end in two spaces."""
         self._after_blank = True
         self._awaited_closing = ""
         """Closing fence of the model's current code block; empty outside of code."""
@@ -162,8 +163,8 @@ class _LineClassifier:
     def _is_outside_code(self, index: int) -> bool:
         """Return whether a line is outside of the model's code. An unclosed code block ends at a line of Aider.
 
-        A file with trailing spaces needs no test for code: truncated answers are common there, while code that quotes
-        a history with its trailing spaces is rare.
+        In a file with trailing spaces, every line counts as outside. Truncated answers, which leave a code block open,
+        are common. Code that quotes a history with trailing spaces is rare.
         """
         if self._keeps_line_breaks or not self._awaited_closing:
             return True

@@ -35,23 +35,23 @@ _PATCH_FILE = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 
 
 class AiderEdit(NamedTuple):
-    """An edit, and its range of lines."""
+    """An edit and its lines in the answer."""
 
     start: int
     stop: int
     anchor: int
-    """Line that the id of the call derives from."""
+    """Index of the line that determines the id of the call."""
     name: str
     arguments: dict[str, Any]
 
 
 def find_applied_files(lines: Sequence[str]) -> frozenset[str]:
-    """Return the files that Aider reports an applied edit to."""
+    """Return the files with an edit that Aider reports as applied."""
     return frozenset(match[1] for line in lines if (match := _APPLIED_EDIT.fullmatch(line)))
 
 
 def parse_aider_answer(lines: Sequence[str], first: int, edited_files: Collection[str]) -> tuple[Part, ...]:
-    """Parse an answer into text and edits, in order. `first` is the number of its first line."""
+    """Parse an answer into thinking, text and edits. `first` is the line number of the answer's first line."""
     parts: list[Part] = []
     index = 0
     if thinking := _THINKING_TAG.match("\n".join(lines)):
@@ -94,7 +94,7 @@ class _AnswerLines:
                 self.fence_lines.setdefault(line, []).append(index)
 
     def find_block_end(self, divider: int) -> int | None:
-        """Return the end of the replacement text. Some models close it with a second divider."""
+        """Return the index of the line after the replacement text: a mark or, from some models, a second divider."""
         end, search, second_divider = (
             _next_after(indexes, divider) for indexes in (self.replace_marks, self.search_marks, self.divider_marks)
         )
@@ -119,7 +119,7 @@ def _next_after(indexes: Sequence[int], index: int) -> int | None:
 
 
 def _find_edits(answer: _AnswerLines, index: int) -> Iterator[AiderEdit]:
-    free, path = index, ""  # the end of the previous edit, and its file
+    free, path = index, ""  # the end and the file of the previous edit
     while index < len(answer.lines):
         line = answer.lines[index].strip()
         edits: Sequence[AiderEdit] = ()
@@ -141,7 +141,11 @@ def _find_edits(answer: _AnswerLines, index: int) -> Iterator[AiderEdit]:
 
 
 def _parse_search_replace(answer: _AnswerLines, index: int, free: int, path: str) -> Sequence[AiderEdit]:
-    """Parse a search/replace block. The file is named before the block; otherwise it is the previous block's file."""
+    """Parse a search/replace block.
+
+    The name of the file is above the block. If it is missing, the block edits the file of the previous edit, or the
+    only edited file.
+    """
     divider = _next_after(answer.divider_marks, index)
     end = answer.find_block_end(divider) if divider is not None else None
     if divider is None or end is None:
@@ -168,7 +172,7 @@ def _find_name_before(answer: _AnswerLines, index: int, free: int) -> tuple[str,
     for before in range(index - 1, max(free, index - 3) - 1, -1):
         is_fence = _is_fence(lines[before])
         if name := _parse_file_name(lines[before], answer.edited_files):
-            # The name can be in a code block of its own, or in that of the edit.
+            # The name can be in a separate code block, or in the code block of the edit.
             is_inside = (
                 before > free and (fence_count + is_fence) % 2 == 0 and FENCE.match(lines[before - 1]) is not None
             )
@@ -198,7 +202,7 @@ def _skip_closing_fence(lines: Sequence[str], index: int) -> int:
 
 
 def _parse_whole_file(answer: _AnswerLines, index: int, free: int) -> Sequence[AiderEdit]:
-    """Parse the whole text of a file, below its name."""
+    """Parse a code block that contains a whole file, below the name of the file."""
     name = _parse_file_name(answer.lines[index - 1], answer.edited_files) if index > free else ""
     end = answer.find_closing_fence(index) if name in answer.edited_files else None
     search = _next_after(answer.search_marks, index)
@@ -239,7 +243,7 @@ def _parse_hunks(lines: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _parse_patch(answer: _AnswerLines, index: int, free: int) -> Sequence[AiderEdit]:
-    """Parse a patch of several files, between its marks."""
+    """Parse a patch of one or several files, from `PATCH_START` to `PATCH_END`."""
     end, file_line = _next_after(answer.patch_ends, index), _next_after(answer.file_name_lines, index)
     if end is None or file_line is None or file_line > end:
         return ()
@@ -252,7 +256,7 @@ def _parse_patch(answer: _AnswerLines, index: int, free: int) -> Sequence[AiderE
 
 
 def match_edit_results(calls: Sequence[ToolCall], lines: Sequence[str]) -> tuple[tuple[ToolResult, ...], list[str]]:
-    """Return the results of the edits in Aider's output, and the other lines."""
+    """Find the results of edits in Aider's output. Return the results, and the lines that are not results."""
     failed = next((index for index, line in enumerate(lines) if _FAILED_EDITS.match(line)), len(lines))
     applied = {match[1]: line for line in lines[:failed] if (match := _APPLIED_EDIT.fullmatch(line))}
     skipped = {match[1]: line for line in lines[:failed] if (match := _SKIPPED_EDIT.fullmatch(line))}
@@ -279,7 +283,7 @@ def _edited_paths(call: ToolCall) -> list[str]:
 
 
 def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[str]:
-    """Return the ids of the edits that Aider repeats as failed, or of all edits if it names no file."""
+    """Return the ids of the edits that Aider quotes as failed. If Aider names no file, all edits failed."""
     refused_per_file = Counter(match[1] for line in lines if (match := _NO_MATCH.fullmatch(line)))
     if not refused_per_file:
         return {call.id for call in calls}

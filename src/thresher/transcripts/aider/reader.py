@@ -1,9 +1,9 @@
 """Aider: one Markdown file per project. Each start of Aider begins a run, and each run is a session.
 
-Only the start of a run has a time, in an unknown time zone. The session id derives from it and stays the same while
-the file grows. Aider's output before the first prompt (version, models, files) becomes metadata of the session. Later
-output is the result of the edits in the previous answer, or a message: the output of a command, a commit. Commands
-such as `/ask` repeat the question, which is read once.
+Only the start of a run has a time, in an unknown time zone. The session id derives from this time and stays the same
+while the file grows. Aider's output before the first prompt (version, models, files) becomes metadata of the session.
+Later output contains the results of the edits in the previous answer. The rest of this output, such as the output of a
+command, becomes a message. Commands such as `/ask` repeat the question; the reader keeps it once.
 """
 
 import glob
@@ -33,7 +33,7 @@ from thresher.transcripts.source import SourceFile
 NAME = "aider"
 HISTORY_FILE = ".aider.chat.history.md"
 SNIFFED_LINES = 2000
-"""Maximum lines before the first header: the start of the file may be missing."""
+"""Maximum number of lines to search for the first header, since the start of the file may be missing."""
 
 _VERSION = re.compile(r"Aider v(\S+)")
 _MODEL = re.compile(r"(?:Main )?[Mm]odels?: (\S+?)⚡? with .*?edit format\b.*")
@@ -142,7 +142,7 @@ class _RunReader:
         self._add_message(Message("user", (Text(text),) if text else (), "tool", str(block.line)), block)
 
     def _consume_metadata(self, line: str) -> bool:
-        """Return whether a line has metadata of the run, and store it."""
+        """Store the metadata in a line. Return True if the line has metadata."""
         if match := _VERSION.fullmatch(line):
             self.version = match[1]
         elif match := _MODEL.fullmatch(line):
@@ -171,7 +171,7 @@ def _command_argument(text: str) -> str:
 
 def _parse_usage(match: re.Match[str]) -> Usage:
     sent, written, cached, received = (_parse_token_count(group) for group in match.groups(default="0"))
-    # Some versions include cached tokens in the sent ones. In others the cached tokens can exceed them.
+    # Some versions count cached tokens as sent. In others, the cached tokens can exceed the sent tokens.
     uncached = sent - written if written <= sent else sent
     return Usage(uncached - cached if cached <= uncached else uncached, received, cached, written)
 
@@ -201,7 +201,10 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:  # noqa: ARG001 - the signature of all formats
-    """Return the file in `AIDER_CHAT_HISTORY_FILE` and the current folder. Other projects cannot be discovered."""
+    """Return the file that `AIDER_CHAT_HISTORY_FILE` names, and the history in the current folder.
+
+    The histories of other projects cannot be discovered.
+    """
     folder = environment.get("PWD") or ""
     configured = environment.get("AIDER_CHAT_HISTORY_FILE")
     files = [Path(folder, configured)] if configured else []

@@ -1,8 +1,8 @@
 """Build messages from the records of a Claude Code file.
 
 Claude Code writes one line per content block of an API message. Lines with the same `message.id` are merged at the
-position of the first. Each line repeats the usage so far, so the largest one counts. Results of parallel calls, one per
-line, are merged into one message, as in the API request.
+position of the first. Each line has the usage up to that line, so the largest usage counts. Results of parallel calls,
+one per line, are merged into one message, as in the API request.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class _MessageDraft(Struct, frozen=True, gc=False):
 
 
 def resolve_message_id(node: ClaudeNode) -> str:
-    """Return the id of the message that a record belongs to: the API's id, or else the record's."""
+    """Return the id of the message that a record belongs to: the API's id of an answer, else the id of the record."""
     return (as_text(node.row.message.id) if node.row.type == "assistant" else "") or node.id
 
 
@@ -149,7 +149,7 @@ def _determine_author(row: ClaudeRecord, role: Role, parts: tuple[Part, ...]) ->
 
 
 def _largest_usage(usages: list[ClaudeUsage]) -> Usage | None:
-    """Return the usage with the most output tokens. Each line of a message repeats the usage so far."""
+    """Return the usage with the most output tokens. Each line of a message has the usage up to that line."""
     if not usages:
         return None
     usage = usages[0] if len(usages) == 1 else max(usages, key=lambda usage: _int_or_zero(usage.output_tokens))

@@ -1,11 +1,11 @@
-"""Claude Code: one JSONL file per session, a tree of records, one line per content block.
+"""Claude Code: one JSONL file per session. The records form a tree; each content block is one record.
 
-- An API message can span several lines. They are merged by `message.id`, in any position.
-- The parent of each result is its own call's line, so after parallel calls all results but one are off the path from
-  root to leaf. They are restored by `tool_use_id`, and other lines of a message on the path by `message.id`.
+- An API message can span several lines. The reader merges them by `message.id`, even if they are not consecutive.
+- The parent of each result is the line of its call. After parallel calls, only one result is on the path from root to
+  leaf. The reader adds the other results by `tool_use_id`, and the other lines of the same message by `message.id`.
 - A compaction starts a new root. Each root is a segment, linked by the boundary's `logicalParentUuid`.
 - Sub-agents have four layouts: inline (`isSidechain`), progress records, `agent-<id>.jsonl` next to the session, and
-  files in `<session>/subagents/`. They are indexed by agent id, since they share the session's id.
+  files in `<session>/subagents/`. The agent id identifies a sub-agent, since all of them share the session's id.
 - Text typed while the model works is in an attachment (`queued_command`), or only in records of the prompt queue.
 """
 
@@ -59,7 +59,7 @@ class ClaudeScan:
         self.nodes: dict[str, ClaudeNode] = {}
         self.records: Counter[str] = Counter()
         self.session_fields: dict[str, str] = {}
-        """The latest value of the title and similar fields."""
+        """The latest value of each title field, and the first value of `cwd`, `gitBranch`, `version` and `agentId`."""
         self.summaries: dict[str, str] = {}
         self.progress_nodes: dict[str, list[ClaudeNode]] = {}
         """Messages of sub-agents from progress records, by agent id."""
@@ -67,7 +67,7 @@ class ClaudeScan:
         """Agent id → the tool call that started it."""
         self.steering_prompts: list[ClaudeNode] = []
         self.spill_file_names: dict[str, str] = {}
-        """Tool call → name of the file with its full output."""
+        """Tool call → name of the file with the full output."""
         self.session_ids: list[str] = []
         self.forked_from = ""
 
@@ -167,7 +167,7 @@ def _note_progress(facts: ClaudeScan, node: ClaudeNode) -> None:
 def _note_queue_operation(
     facts: ClaudeScan, queue: list[tuple[str, int]], note: ClaudeSideRecord, node: ClaudeNode
 ) -> None:
-    """Update the queue. A prompt that leaves it by `remove` went to the model in the middle of a turn."""
+    """Update the prompt queue. A prompt that `remove` takes from the queue went to the model during a turn."""
     match note.operation:
         case "enqueue" if isinstance(note.content, str):
             queue.append((note.content, node.line))
@@ -226,7 +226,7 @@ def _build_session(source: SourceFile) -> Session:
 
 
 def _find_spilled_outputs(source: SourceFile, facts: ClaudeScan) -> dict[str, str]:
-    """Return the files of long outputs by call. Only the session's own folder is searched."""
+    """Map the ids of calls with long outputs to existing files in the session's own folder."""
     folder = source.path.parent / source.stem / "tool-results"
     paths = {call: folder / name for call, name in facts.spill_file_names.items()}
     existing = {call: str(path) for call, path in paths.items() if path.is_file()}
@@ -244,7 +244,7 @@ def _find_title(facts: ClaudeScan) -> str | None:
 
 
 def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, shown: Sequence[ClaudeNode]) -> Iterator[Session]:
-    """Read sub-agents whose records are in the session's own file, or only in its progress records."""
+    """Read the sub-agents in the session's file: inline records, and progress records of agents without a file."""
     groups: dict[str, list[ClaudeNode]] = {}
     parents = {node.id: node.parent for node in facts.nodes.values()}
     for node in shown:
@@ -276,7 +276,7 @@ def _find_agent_files(path: Path, agent: str) -> list[Path]:
 
 
 def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Session]:
-    """Read sub-agents in files of their own, and link each to the call that started it."""
+    """Read sub-agents that have separate files, and link each one to the call that started it."""
     folder = source.path.parent / source.stem / "subagents"
     files = {path for path in folder.rglob("agent-*.jsonl*") if path.is_file()} if folder.is_dir() else set()
     files.update(path for agent in facts.spawned_by for path in _find_agent_files(source.path, agent))
@@ -293,7 +293,7 @@ def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Sess
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a record of a known type with a session id, or a title that names a leaf."""
+    """Match a record of a known type with a session id, a title that names a leaf, or a file snapshot."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("type"), str):
             if "sessionId" in row and ("uuid" in row or row["type"] in _RECORD_TYPES):
@@ -304,7 +304,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the folders below `CLAUDE_CONFIG_DIR` or `~/.claude`, and those of the desktop application on macOS."""
+    """Return the folders below `CLAUDE_CONFIG_DIR` or `~/.claude`, and the folders of the macOS application."""
     root = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     desktop = home / "Library" / "Application Support" / "Claude"
     return [

@@ -103,7 +103,7 @@ class ClaudeRecord(Struct, gc=False):
 
 
 class ClaudeResultNote(Struct, gc=False):
-    """The harness's metadata of a result: the sub-agent that returned it, and the file with its full text."""
+    """The harness's metadata about a result: the sub-agent that returned it, and the file with the full text."""
 
     agentId: Any = None
     persistedOutputPath: Any = None
@@ -119,7 +119,7 @@ class ProgressMessage(Struct, gc=False):
 
 
 class SubagentProgress(Struct, gc=False):
-    """The sub-agent and its message in a progress record."""
+    """The data of a progress record: a sub-agent and its message."""
 
     agentId: Any = None
     message: ProgressMessage | None = None

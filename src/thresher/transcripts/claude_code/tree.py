@@ -18,8 +18,8 @@ def linearize_record_tree(
 ) -> tuple[list[History], list[AbandonedBranch], int]:
     """Return the segments in order, the branches, and the number of segments that begin with a compaction.
 
-    The path from the root to the latest record is the last segment. If that root continues from an earlier record, the
-    path to this record is the previous segment, and so on.
+    The path from a root to the latest record is the last segment. If this root continues from an earlier record, the
+    path to the earlier record is the previous segment, and so on.
     """
     parents = {node.id: node.parent for node in nodes.values()}
     remaining = {node.id: node for node in main}
@@ -32,7 +32,7 @@ def linearize_record_tree(
     while leaf is not None:
         ids, is_cyclic = trace_path(leaf.id, parents)
         if is_cyclic:
-            source.report("records are each other's parents", "followed until the first repetition", leaf.line)
+            source.report("the parents of records form a cycle", "followed until the first repeated record", leaf.line)
         path = [remaining.pop(id_) for id_ in ids if id_ in remaining]
         if remaining:
             off_path = off_path or _OffPathNodes(remaining.values())
@@ -68,14 +68,16 @@ def _find_previous_leaf(
     earlier = [node for node in remaining.values() if node.line < root.line]
     if root.parent is not None and root.parent not in parents:
         what = f"the parent {root.parent} of a record is not in this file"
-        source.report(what, "linked to the record before it" if earlier else "read as the start", root.line)
+        source.report(
+            what, "linked to the record before it" if earlier else "read as the start of the session", root.line
+        )
     logical_parent = as_text(root.row.logicalParentUuid)
     ids = trace_path(logical_parent, parents)[0] if logical_parent else []
     return next((remaining[id_] for id_ in reversed(ids) if id_ in remaining), earlier[-1] if earlier else None)
 
 
 class _OffPathNodes:
-    """Finds lines that belong to the messages on a path but are not on the path themselves.
+    """Finds lines that are not on a path but belong to messages on the path.
 
     Parallel calls fork the tree: the parent of each result is its own call's line, and only one result has children.
     """
@@ -91,7 +93,7 @@ class _OffPathNodes:
         self.by_message.pop("", None)
 
     def restore_to_path(self, path: list[ClaudeNode], remaining: dict[str, ClaudeNode]) -> list[ClaudeNode]:
-        """Add the other lines of its messages to a path; return all lines in the order of the file."""
+        """Add the missing lines of the messages on a path, and the results of their calls. Return all in file order."""
         assistant_nodes = [node for node in path if node.row.type == "assistant"]
         ids = dict.fromkeys(as_text(node.row.message.id) for node in assistant_nodes)
         restored = [node for id_ in ids for node in self.by_message.get(id_, ()) if node.id in remaining]
@@ -107,7 +109,7 @@ class _OffPathNodes:
 def _place_unrepeated_prompts(
     steering: Sequence[ClaudeNode], paths: Sequence[Sequence[ClaudeNode]]
 ) -> dict[int, list[ClaudeNode]]:
-    """Return queued prompts that no other record repeats, by the index of their segment."""
+    """Return the queued prompts that no other record repeats, by segment index."""
     if not steering or not paths:
         return {}
     texts = {text for path in paths for node in path for text in record_texts(node.row)}

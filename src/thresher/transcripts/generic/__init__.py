@@ -1,1 +1,1 @@
-"""Transcript format of lists of messages that match no known agent, with fields of many names."""
+"""Transcript format for lists of messages of unknown origin, with various field names."""

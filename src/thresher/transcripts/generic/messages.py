@@ -39,16 +39,16 @@ class GenericChat(NamedTuple):
     metadata: dict[str, Any]
     """The object that contains the conversation."""
     line: int = 0
-    """Line of the conversation; 0 in a document."""
+    """Line number of the conversation; 0 in a document."""
     lines: Sequence[int] = ()
-    """Line of each row, if each row is a line."""
+    """Line number of each row, if each row is a line."""
     id: str = ""
     started: datetime | None = None
     calls: tuple[list[Any], ...] = ()
-    """Calls as source, one list per turn. Each row is then a turn."""
+    """Calls as Python source, one list per turn. If there are any, each row is a list with the messages of a turn."""
 
     def row_line_number(self, number: int) -> int:
-        """Return the line of a row, by its number from 1. In a document, return that number."""
+        """Return the line number of a row; `number` counts from 1. In a document, return `number` itself."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else self.line or number
 
 
@@ -76,7 +76,7 @@ def build_generic_messages(talk: GenericChat, source: SourceFile) -> list[Messag
 
 
 def _has_dialect_roles(rows: Iterable[Any]) -> bool:
-    """Return whether all roles are those of a dialect, and no agent has a name."""
+    """Return whether every row has a role that dialects use, and no assistant has a name."""
     return all(
         isinstance(row, dict)
         and text_at(row, "role") in DIALECT_ROLES
@@ -131,7 +131,7 @@ def _assign_speakers(rows: list[dict[str, Any]], metadata: Mapping[str, Any]) ->
     speakers = [parse_speaker(row) for row in rows]
     if not any(who.role in ("user", "assistant") for who in speakers):
         return _assign_unnamed_roles(rows, speakers)
-    # Agents address each other as users. A user with a system prompt of its own is an agent.
+    # Agents address each other as users. A user that has a system prompt is an agent.
     agents = dict_at(metadata, "system_prompt")
     speakers = [
         who._replace(role="assistant") if who.role == "user" and who.name in agents else who for who in speakers
@@ -146,7 +146,7 @@ def _display_name(who: Speaker) -> str:
 
 
 def _assign_unnamed_roles(rows: list[dict[str, Any]], speakers: list[Speaker]) -> list[tuple[Speaker, str]]:
-    """Assign roles in a list without any: the first speaker is the user. Without names, two speakers take turns."""
+    """Assign roles to rows without roles: the first speaker is the user. Without names, two speakers take turns."""
     names = [who.name or text_at(row, "id") for who, row in zip(speakers, rows, strict=True)]
     if not all(names):
         names = [str(number % 2) for number in range(len(rows))]
@@ -159,7 +159,7 @@ _RUNNABLE_LANGUAGES = {"python": _PYTHON, "py": _PYTHON, "sh": _SHELL, "bash": _
 
 
 def _with_code_call(message: Message) -> Message:
-    """Convert the only code block in a message to a call, since the next row has its output."""
+    """Convert the only runnable code block in a message to a call, since the next row has the output."""
     parts: list[Part] = []
     for part in message.parts:
         blocks = list(_CODE_BLOCK.finditer(part.text)) if isinstance(part, Text) else []

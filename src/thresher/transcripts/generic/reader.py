@@ -1,11 +1,11 @@
-"""Read lists of messages in any file, with fields of many names.
+"""Read lists of messages from files of unknown origin, with various field names.
 
 The reader searches a document or a line for such lists, up to a small depth and only under known keys. A list that
 matches a dialect is parsed as that dialect, any other list row by row (`lenient_parser`). A list of lists is one
-conversation in turns or several conversations, depending on its key.
+conversation in turns or several conversations, depending on the key of the list.
 
-If several agents speak, each message begins with an added text part that names the speaker, `[WebSurfer]`, so that a
-person, a search and a model can tell them apart. The message's id includes the name too.
+If several agents speak, the reader adds a text part with the name of the agent, such as `[WebSurfer]`, at the start of
+each message. A person, a search and a model can then tell the agents apart. The message's id also includes the name.
 
 A log of model requests and responses, one per line, comes from a proxy or a harness. Each request repeats the whole
 history, so the lines of one conversation are stitched together (`stitching`). A response is in the line of its request
@@ -66,7 +66,7 @@ MESSAGE_LIST_KEYS = (
 )
 """Keys of a list of messages."""
 TURN_LIST_KEYS = ("question", "turns")
-"""Keys of a list of lists that is one conversation."""
+"""Keys of a list of turns. Each turn is a list of messages, and all turns are one conversation."""
 CONVERSATION_LIST_KEYS = (
     *("haystack_sessions", "sessions", "previous_dialogs", "dialogs"),
     *("conversations", "chats", "samples", "data"),
@@ -76,7 +76,7 @@ DIALOGS = ("dialog", "dialogue")
 """Keys of a dialog of two people who take turns, with or without names."""
 MAX_SEARCH_DEPTH = 4
 SNIFFED_ROWS = 40
-"""Maximum rows to sample when detecting the kind of a list."""
+"""Maximum number of rows to sample when detecting the kind of a list."""
 _IDS = (
     *("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "id", "uuid"),
     *("question_id", "question_ID", "task_id", "instance_id", "scenarioId"),
@@ -93,7 +93,7 @@ _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 def _find_conversations(
     value: Any, metadata: dict[str, Any] | None = None, key: str = "", depth: int = 0
 ) -> Iterator[GenericChat]:
-    """Yield the conversations in a value, which an object with `metadata` has under `key`."""
+    """Yield the conversations in a value. `metadata` is the object that contains the value under `key`."""
     if depth > MAX_SEARCH_DEPTH:
         return
     if isinstance(value, dict):
@@ -310,7 +310,7 @@ def _pair_requests(source: SourceFile) -> Iterator[LoggedCall]:
     if request:
         yield _build_call(*request, {}, None)
     if others:
-        source.report(f"{others} lines are not requests, or responses to one", "skipped")
+        source.report(f"{others} lines are neither requests nor responses to a request", "skipped")
 
 
 def _build_call(line: int, body: dict[str, Any], start: Any, response: dict[str, Any], end: Any) -> LoggedCall:

@@ -1,7 +1,7 @@
-"""Parse SWE-agent's commands, which a model writes as text, to a tool name and arguments.
+"""Parse the commands that a model writes as text for SWE-agent into a tool name and arguments.
 
 SWE-agent's shell has a few commands of its own to open, scroll, search and edit files. An edit changes the open file
-without naming it, so the reader passes it in. Any other text is a shell command.
+without naming it, so the reader passes the name. Any other text is a shell command.
 """
 
 import re
@@ -24,9 +24,9 @@ COMMAND_PARAMETERS: dict[str, tuple[str, ...]] = {
 """Parameter names of the commands with positional arguments."""
 SHELL = "bash"
 MAX_COMMAND_CHARS = 50_000
-"""Maximum length of a command to parse. A longer one is a shell command."""
+"""Maximum length of a command to split into words. A longer command counts as a shell command."""
 EXIT_COMMAND = re.compile(r"exit_\w+")
-"""Command that the harness or the model ends a run with."""
+"""Command with which the harness or the model ends a run."""
 _OPERATORS = frozenset(("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1"))
 _LINE_RANGE = re.compile(r"\s*(\d{1,9}):(\d{1,9})(?!\S)")
 _END_OF_EDIT = re.compile(r"(?:\A|\n)end_of_edit\s*\Z")
@@ -48,7 +48,7 @@ _REFUSED_BY_TOOL = re.compile(f"{_OBSERVATION_PREFIX}(?:{_HARNESS_REFUSALS}|{_TO
 
 
 def parse_swe_agent_command(action: str, open_file: str) -> tuple[str, dict[str, Any]]:
-    """Return the tool and the arguments of a command, which may edit `open_file`."""
+    """Return the tool name and the arguments of a command. `open_file` is the file that an edit changes."""
     command = action.strip()
     name = command.split(None, 1)[0] if command else ""
     arguments: dict[str, Any] | None = None
@@ -64,12 +64,12 @@ def parse_swe_agent_command(action: str, open_file: str) -> tuple[str, dict[str,
 
 
 def is_refused_observation(name: str, observation: str) -> bool:
-    """Return whether the harness or one of its commands refused the action."""
+    """Return whether the harness or a command of SWE-agent refused the action."""
     return bool((_REFUSED_BY_HARNESS if name in (SHELL, "") else _REFUSED_BY_TOOL).match(observation))
 
 
 def _split_words(command: str) -> list[str] | None:
-    """Split one command into words; return None if the text has shell operators or is not valid."""
+    """Split one command into words. Return None if it has shell operators, is not valid or is too long."""
     try:
         words = shlex.split(command) if len(command) < MAX_COMMAND_CHARS else []
     except ValueError:

@@ -4,11 +4,11 @@ A model without tools writes its command as text: a thought and an action. The r
 the next user message is the result. Later versions also record the API's tool calls. Demonstrations at the start of the
 history have the harness as their author.
 
-A step that the model had to retry is only in the trajectory, so it becomes a rewound branch. An agent with several
-attempts records all of them, and the history of the chosen one.
+A step that the model had to retry is only in the trajectory, so it becomes a rewound branch. If an agent makes several
+attempts, the file has all attempts, and the history of the chosen attempt.
 
-The line of a message is its number in the history, or that of its step in a branch, since a document has no lines. Only
-the whole run has a token count.
+A document has no lines. The line of a message is the number of the message in the history or, in a branch of retried
+steps, the number of the step. The file has a token count for the whole run only.
 """
 
 import re
@@ -33,9 +33,9 @@ from thresher.transcripts.swe_agent.actions import EXIT_COMMAND, is_refused_obse
 
 NAME = "swe-agent"
 NON_MODEL_NAMES = frozenset(("replay", "human", "human_thought", "instant_empty_submit"))
-"""Model names of runs in which a person or an old run takes the part of the model."""
+"""Model names of runs without a model: a person or an old run provides the answers."""
 MAX_RETRIED_STEPS = 20
-"""Maximum consecutive steps that were retried."""
+"""Maximum number of steps to search for the step that matches a message."""
 _OPEN_FILE = re.compile(r"^\(Open file: ([^\n]+)\)$", re.MULTILINE)
 _NO_OPEN_FILE = ("n/a", "")
 _HARNESS_EXIT = re.compile(r"Exit(?:ing)? due to ")
@@ -50,7 +50,10 @@ class SweAgentStep(NamedTuple):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Open file and working directory, before the step or (since 1.0) after it. Older versions have JSON text."""
+        """Open file and working directory: before the step or, since 1.0, after the step.
+
+        Older versions store the state as JSON text.
+        """
         state = self.record.get("state")
         return load_json_object(state) if isinstance(state, str) else as_dict(state)
 
@@ -97,7 +100,7 @@ def _read(source: SourceFile) -> list[Session]:
 def _select_attempt(
     document: dict[str, Any], attempts: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
-    """Return the chosen attempt, by default the last, and the others by number."""
+    """Return the chosen attempt (by default the last one), and the other attempts with their numbers."""
     best = value_at(document, "info", "best_attempt_idx")
     has_rows = bool(list_at(document, "history") or list_at(document, "trajectory"))
     chosen = best if type(best) is int and has_rows else len(attempts) - 1
@@ -122,10 +125,10 @@ def _make_title(history: History) -> str:
 
 
 class SweAgentReader:
-    """Converts a history to messages, and matches them with the steps of the trajectory."""
+    """Converts a history to messages, and matches the messages with the steps of the trajectory."""
 
     def __init__(self, source: SourceFile, run: dict[str, Any], prefix: str = "") -> None:
-        """`prefix` is a prefix of every id, for an attempt that was not chosen."""
+        """Prepare to read a run. Every id starts with `prefix`, which is empty for the chosen attempt."""
         self.branches: list[AbandonedBranch] = []
         self.steps = [SweAgentStep(as_dict(step), number) for number, step in enumerate(list_at(run, "trajectory"), 1)]
         self._source = source
@@ -133,7 +136,7 @@ class SweAgentReader:
         self._prefix = prefix
         self._model = _find_model(run)
         self._pending_calls: dict[str, ToolCall] = {}
-        """Calls of the last message without a result yet, by original id."""
+        """Calls of the last message that have no result yet, by original id."""
         self._used_ids: set[str] = set()
         self._next_step = 0
         self._open_file = ""
@@ -240,7 +243,7 @@ class SweAgentReader:
         return self.steps[match]
 
     def _build_retried_step(self, n: int) -> Iterator[Message]:
-        """Yield the messages of a refused step: the model's answer, and the response before its next attempt."""
+        """Yield the messages of a retried step: the model's answer, and the response to this answer."""
         step, following = self.steps[n], self.steps[n + 1]
         wire, location = step.record, self._source.at(step.number)
         id_ = f"{self._prefix}step-{step.number}"
