@@ -1,1 +1,1 @@
-"""The transcript format of ATIF."""
+"""Transcript format ATIF (Agent Trajectory Interchange Format)."""

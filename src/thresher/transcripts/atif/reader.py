@@ -1,10 +1,11 @@
 """ATIF: Harbor's Agent Trajectory Interchange Format, versions 1.0 to 1.7, one JSON document per run.
 
-An agent step is one model call with its results. A terminal's output can answer several calls without naming any: the
-last open call gets it. A system step can replace the context. It starts a segment with its summary or, without one,
-with the text of the next user step. Steps copied from an earlier run become carried messages.
+An agent step is one model call with the results of its tool calls. A result without a call ID, such as a terminal's
+output, answers the last open call. A system step that replaces the context starts a segment. The segment begins with
+the step's summary or, if it has none, with the text of the next user step. Steps copied from an earlier run become
+carried messages.
 
-Sub-agents are embedded in the document or stored in files next to it. Source lines are step numbers.
+A sub-agent's run is embedded in the document or stored in a file next to it. Source lines are step numbers.
 """
 
 import re
@@ -25,7 +26,7 @@ NAME = "atif"
 MAX_SUBAGENT_DEPTH = 8
 """Maximum nesting of sub-agents."""
 _CONTINUATION_ID = re.compile(r"(.+?)-cont-(\d{1,6})")
-"""Name that Harbor's own agent gives a run that continues another."""
+"""Pattern of the ID that Harbor's own agent gives to a run that continues another run."""
 
 
 class AtifKin(NamedTuple):
@@ -34,7 +35,7 @@ class AtifKin(NamedTuple):
     parent: str
     call_id: str
     fallback_id: str
-    """ID for a run without its own ID."""
+    """Session ID to use if the run has no ID."""
     depth: int
     is_embedded: bool
     """True if the run is part of its parent's document."""
@@ -56,10 +57,10 @@ def _is_run(document: Any) -> bool:
 
 
 class AtifRunReader:
-    """Reads a run and its sub-agents, each file once."""
+    """Reader of a run and its sub-agents. Reads each file only once."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Register the file of the run itself."""
+        """Mark the file of the main run as opened."""
         self._opened_paths = {source.path.resolve()}
 
     def build_session(self, source: SourceFile, document: dict[str, Any], kin: AtifKin = NO_PARENT) -> Session:
@@ -94,7 +95,7 @@ class AtifRunReader:
     def _read_subagents(
         self, source: SourceFile, document: dict[str, Any], parent: str, delegated: Sequence[AtifDelegation], depth: int
     ) -> Iterator[Session]:
-        """Yield the embedded runs, then those in files that the steps reference."""
+        """Yield the sessions of embedded sub-agents, then the sessions in files that the steps reference."""
         if depth > MAX_SUBAGENT_DEPTH and (delegated or document.get("subagent_trajectories")):
             source.report(
                 f"sub-agents are nested more than {MAX_SUBAGENT_DEPTH} levels deep", "deeper ones are skipped"
@@ -139,7 +140,7 @@ def _first_string(values: Any) -> str:
 
 
 def _previous_run_id(id_: str) -> str:
-    """Return the ID of the run that this one continues, from its own ID."""
+    """Return the ID of the run that a run continues, or an empty string. `id_` is the ID of the later run."""
     match = _CONTINUATION_ID.fullmatch(id_)
     if not match:
         return ""
@@ -147,7 +148,7 @@ def _previous_run_id(id_: str) -> str:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a document that names its version, or one with an agent and numbered steps."""
+    """Match a document with an ATIF `schema_version`, or one with an agent's name and steps in ATIF's schema."""
     document = source.document
     if not _is_run(document):
         return 0
@@ -159,7 +160,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def find_atif_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
-    """Return the session folder of Devin's CLI. Harbor keeps each run in the folder of its job."""
+    """Return the session folder of Devin's CLI. Harbor has none: it keeps each run in the folder of a job."""
     if (platform or sys.platform) == "win32":
         root = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
     else:

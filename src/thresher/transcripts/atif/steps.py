@@ -17,9 +17,9 @@ from thresher.transcripts.source import SourceFile
 
 MAX_IMAGE_BYTES = 20 << 20
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-"""Suffixes of files that may be opened as images. A document could name any file."""
+"""Suffixes of files that the reader may open as images. Other files that a document names stay closed."""
 _COMPACTION_NOTICE = "Performed context summarization"
-"""Prefix of Harbor's compaction messages before the format had a field for compactions."""
+"""Prefix of compaction messages from older versions of Harbor, which have no field for compactions."""
 
 
 class AtifDelegation(NamedTuple):
@@ -30,10 +30,10 @@ class AtifDelegation(NamedTuple):
 
 
 class AtifStepReader:
-    """Parses the steps of one document in a single pass."""
+    """Parser for the steps of one document, in a single pass."""
 
     def __init__(self, source: SourceFile, document: dict[str, Any], prompter: Author) -> None:
-        """`prompter` is the author of the first prompt: for a sub-agent, a model."""
+        """Prepare to parse a document. `prompter` is the first prompt's author: `human`, or `model` for a sub-agent."""
         self.delegations: list[AtifDelegation] = []
         self.images: dict[str, Image] = {}
         """Images loaded from files next to the document, by path."""
@@ -42,7 +42,7 @@ class AtifStepReader:
         self._model = text_at(document, "agent", "model_name")
         self._prompter = prompter
         self._unique_call_ids: dict[str, str] = {}
-        """Latest unique ID assigned to each call ID in the document."""
+        """ID of a call in the document → unique ID of the latest call with that ID."""
         self._has_spoken = False
 
     def build_segments(self) -> list[list[Message]]:
@@ -76,7 +76,7 @@ class AtifStepReader:
             yield replace(message, id=id_, time=time, source=source, carried=is_copied)
 
     def _next_user_text(self, number: int) -> str:
-        """Return the text of the user step that directly follows a step."""
+        """Return the text of the user step directly after a step, or an empty string."""
         after = as_dict(self._steps[number]) if number < len(self._steps) else {}
         return text_at(after, "message") if after.get("source") == "user" else ""
 
@@ -207,7 +207,7 @@ def _observation_text(step: dict[str, Any]) -> str:
 
 
 def _parse_usage(step: dict[str, Any]) -> Usage | None:
-    """Return the usage of one model call; totals of several calls are ignored."""
+    """Return the usage of a step, or None if the step made several model calls or none."""
     metrics, calls = step.get("metrics"), step.get("llm_call_count")
     if not isinstance(metrics, dict) or (type(calls) is int and calls != 1):
         return None

@@ -27,7 +27,7 @@ def parse_cline_parts(row: dict[str, Any]) -> list[Part]:
 
 
 def parse_cline_thinking(row: dict[str, Any]) -> list[Part]:
-    """Return the reasoning in the extra fields of a message or of its blocks, outside the content."""
+    """Return the reasoning that a message or its blocks store in extra fields."""
     if reasoning := text_at(row, "reasoning_content"):
         return [Thinking(reasoning)]
     owners = (row, *list_at(row, "content"))
@@ -92,7 +92,7 @@ def _parse_result(block: dict[str, Any]) -> ToolResult:
 
 
 def _parse_result_item(item: Any, operation: dict[str, Any]) -> ResultPart:
-    """Parse a content item; an operation of Cline's core has a query with its result or error."""
+    """Parse an item of a result. An item of Cline's core can be an operation: a query with its result or error."""
     if "type" not in operation and isinstance(operation.get("query"), str):
         fields = [json_text(operation[key]) for key in ("query", "result", "error") if operation.get(key)]
         if fields:
@@ -102,7 +102,7 @@ def _parse_result_item(item: Any, operation: dict[str, Any]) -> ResultPart:
 
 
 def parse_cline_usage(metrics: Any) -> Usage | None:
-    """Return the usage of one model call; its input includes cached tokens."""
+    """Return the usage of one model call. The input in `metrics` includes cached tokens."""
     metrics = as_dict(metrics)
     tokens = dict_at(metrics, "tokens")
     read = count_at(metrics, "cacheReadTokens") or count_at(tokens, "cached")

@@ -3,12 +3,12 @@
 An editor's task is a list of messages in the Anthropic schema, with more facts in files next to it (`sidecars`). The
 Cline CLI and newer editor versions share a core, which stores the list in a document with a session ID. A sub-agent's
 document has the ID of the session that started it. Calls are content blocks or XML in the model's text (`xml_calls`).
-After its first call block, a conversation has no XML calls.
+After a conversation's first call block, the reader ignores XML calls.
 
-A summary starts a segment. Roo keeps the summarized messages in the file; if the summary is an assistant message, the
-model also gets the first message again. If Roo only truncates, it adds a marker, and the last marker starts a segment.
-Cline records which messages it no longer sends, and its core records the replacement messages. Source lines are message
-numbers.
+A summary starts a segment. Roo keeps the summarized messages in the file. If Roo's summary is an assistant message, the
+model also gets the first message again. If Roo truncates the conversation without a summary, it adds a marker to the
+list, and the last marker starts a segment. Cline records which messages it no longer sends. Cline's core records the
+messages that it sends instead. Source lines are message numbers.
 """
 
 import re
@@ -76,7 +76,11 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _session_id(source: SourceFile, owner: str, *, is_subagent: bool) -> str:
-    """Return the session's ID; a task has the name of its folder, a sub-agent the names of its owner and its file."""
+    """Return the session's ID, from the document or from file names.
+
+    The ID of a sub-agent consists of its owner's ID and its file's name. If the document has no ID, the session has the
+    name of its task's folder or of its file.
+    """
     if owner:
         return f"{owner}__{source.stem}" if is_subagent else owner
     return source.path.parent.name if source.path.name in TASK_FILES else source.stem
@@ -92,7 +96,7 @@ def _count_records(rows: Iterable[Any]) -> dict[str, int]:
 
 
 def _find_first_prompt(segments: Iterable[Sequence[Message]]) -> str:
-    """Return the first prompt, as a title for a session without one."""
+    """Return the text of the first prompt, which is the title of a session that has no other title."""
     prompts = (m for segment in segments for m in segment if m.role == "user" and m.author in ("human", "model"))
     texts = (extract_human_text(part.text) for m in prompts for part in m.parts if isinstance(part, Text))
     return next(filter(None, texts), "")
@@ -104,7 +108,7 @@ def _find_first_prompt(segments: Iterable[Sequence[Message]]) -> str:
 def _build_segments(
     reader: "ClineReader", rows: Sequence[Any], sidecars: ClineSidecars
 ) -> tuple[list[list[Message]], int]:
-    """Return the conversation, with a new segment at each summary and truncation, and the number of summaries."""
+    """Return the segments, which begin at summaries and truncations, and the number of compactions."""
     segments: list[list[Message]] = [[]]
     compactions = 0
     hidden = _find_hidden_numbers(rows)
@@ -163,12 +167,12 @@ def _prepend_system_prompt(segments: list[list[Message]], prompt: str, file: str
 
 
 class ClineReader:
-    """Converts a list of messages in order; a user message answers the calls of the assistant message before it."""
+    """Converter of messages in order. A user message answers the calls of the previous assistant message."""
 
     def __init__(
         self, source: SourceFile, file: str, sidecars: ClineSidecars, rows: Sequence[Any], *, is_child: bool
     ) -> None:
-        """Match the requests in `sidecars` to the answers in `rows`."""
+        """Match the requests in `sidecars` to the answers in `rows`. A model wrote the first prompt if `is_child`."""
         self.source, self.file, self.sidecars = source, file, sidecars
         self.has_prompt = not is_child
         answers = ((n, row) for n, row in enumerate(rows, 1) if value_at(row, "role") == "assistant")
@@ -187,7 +191,7 @@ class ClineReader:
         self._open_xml_calls: list[ToolCall] = []
 
     def read_message(self, number: int, row: dict[str, Any]) -> list[Message]:
-        """Convert one message: split its tool results from the rest of its content."""
+        """Convert one message. Its tool results become a message of their own."""
         try:
             built = self._build_messages(number, row, parse_cline_parts(row))
         except RecursionError:
@@ -204,7 +208,7 @@ class ClineReader:
         return messages
 
     def _unique_message_id(self, number: int, given_id: str) -> str:
-        """Return the ID in the message if it is unique, else one made from the message's number."""
+        """Return `given_id` if no other message has it, else an ID made from the message's number."""
         id_ = given_id if given_id and given_id not in self._used_message_ids else f"{number}"
         while id_ in self._used_message_ids:
             id_ += "-"
@@ -274,7 +278,7 @@ class ClineReader:
         return replace(result, call_id=id_)
 
     def _note_environment(self, part: Part) -> None:
-        """Record the folder and, with Roo, the next request's model from the editor state."""
+        """Record the project folder from the editor state and, with Roo, the model of the next request."""
         if isinstance(part, Text) and _ENVIRONMENT_DETAILS.match(part.text):
             folder, model = _FOLDER.search(part.text), _MODEL.search(part.text)
             self.project = self.project or (folder[1] if folder else "")
@@ -286,7 +290,7 @@ def _message_time(row: Any) -> datetime | None:
 
 
 def _build_summary_messages(parts: Sequence[Part]) -> list[Message]:
-    """Return the summary, and the calls kept with it for the results that follow."""
+    """Return a message with the summary, and a message with the calls whose results follow the summary."""
     shown: list[Part] = []
     has_text = False
     for part in parts:
@@ -304,7 +308,7 @@ def _build_summary_messages(parts: Sequence[Part]) -> list[Message]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a document with a session ID, a list in a file with a task's name, or one with editor state."""
+    """Match a document with a session ID, a task's file name, or messages with Cline's tags, headers or times."""
     document = source.document
     if isinstance(document, dict) and isinstance(document.get("messages"), list):
         if document.get("agent") in AGENTS and isinstance(document.get("sessionId"), str):

@@ -2,9 +2,10 @@
 
 A task's folder contains `ui_messages.json` (the messages on the user's screen, with the usage of each request),
 `task_metadata.json` and, with Roo, `history_item.json`. Cline also keeps the facts of all tasks in
-`state/taskHistory.json`. `Session.files` excludes that list: it changes with every turn of any task, but the facts used
-here do not. A session of the Cline CLI has its facts in `<id>.json`, and the messages that replace its first ones in
-`<id>.compaction.json`.
+`state/taskHistory.json`. `Session.files` excludes this file, because every turn of any task changes it.
+
+A session of the Cline CLI has its facts in `<id>.json`. After a compaction, `<id>.compaction.json` contains the
+messages that replace the session's first messages.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,12 +24,12 @@ from thresher.transcripts.coerce import as_count, as_dict, as_list, count_at, fi
 from thresher.transcripts.source import ReadLimits, SourceFile
 
 TASK_FILES = ("api_conversation_history.json", "claude_messages.json")
-"""Names of a task's conversation file: the current and the original one."""
+"""Names of a task's conversation file: the current name and the original one."""
 SESSION_FILE_SUFFIX = ".messages.json"
 
 
 class ClineRequest(NamedTuple):
-    """A request as shown to the user."""
+    """A model request, as recorded in the messages on the user's screen."""
 
     time: datetime | None
     last_message_index: int | None
@@ -57,7 +58,7 @@ class ClineSidecars(NamedTuple):
     version: str = ""
     model: str = ""
     models: tuple[tuple[datetime, str], ...] = ()
-    """Models with the time when each came into use, sorted."""
+    """Times when a model came into use, each with the model's name, sorted by time."""
     requests: tuple[ClineRequest, ...] = ()
     last_deleted_number: int = 0
     """Number of the last message that requests no longer include; the first two messages stay."""
@@ -72,10 +73,11 @@ class ClineSidecars(NamedTuple):
         return self.models[max(index - 1, 0)][1]
 
     def match_requests(self, answers: Sequence[tuple[int, datetime | None]]) -> dict[int, ClineRequest]:
-        """Match each answer with its request; return the requests by the answer's message number.
+        """Return the request of each answer, by the answer's message number.
 
-        Match by time if all answers have one, else by message index, else in order if the counts are equal. Of several
-        requests for one answer, keep the last one with usage: the others are retries.
+        Match by time if all answers have a time, else by message index. If nothing matches, match in order if there are
+        as many requests as answers. Of several requests for one answer, keep the last one with usage: the others are
+        retries.
         """
         matched: dict[int, ClineRequest] = {}
         numbers, times = [number for number, _ in answers], [time for _, time in answers if time]
@@ -94,7 +96,7 @@ class ClineSidecars(NamedTuple):
 
 
 def read_cline_sidecars(source: SourceFile) -> ClineSidecars:
-    """Read the files next to a conversation file that has one of its agent's file names."""
+    """Read the files next to a conversation file. Return no facts if its name is not one that the agent uses."""
     name = source.path.name
     if name in TASK_FILES:
         return _read_task_sidecars(source)

@@ -13,10 +13,10 @@ from thresher.transcripts.content import mark_carried
 
 
 class CopilotAgent:
-    """One agent: the main agent or a sub-agent."""
+    """Messages and state of the main agent or of a sub-agent."""
 
     def __init__(self, id_: str = "", call_id: str = "") -> None:
-        """`id_` and `call_id` are empty for the main agent."""
+        """Start without messages. `id_` and `call_id` are empty for the main agent."""
         self.id = id_
         self.call_id = call_id
         self.parent = ""
@@ -32,27 +32,27 @@ class CopilotAgent:
         self.results: dict[str, list[Message]] = {}
         self.requested_calls: set[str] = set()
         self.early_call_messages: dict[str, str] = {}
-        """Calls that started before the model requested them, with the ID of the message made for each."""
+        """Message ID of each call that started before the model requested it, by call ID."""
         self.superseded_messages: set[str] = set()
-        """Messages of early calls that the model requested later."""
+        """IDs of messages made for early calls that the model requested later."""
         self.continuation_ids: set[str] = set()
-        """Messages that continue the previous response; each repeats its usage."""
+        """IDs of messages that continue the previous response. Each repeats the response's usage."""
         self.event_positions: dict[str, int] = {}
-        """Number of messages in this segment before each event."""
+        """Number of messages in this segment before each event, by event ID."""
         self.compaction_start: int | None = None
         self.pending_reasoning = ""
         self.last_request_id = ""
         self.last_notice = ""
 
     def replace_system_prompt(self, message: Message) -> bool:
-        """Replace the system prompt and return True if the previous one differs."""
+        """Set the system prompt. Return True if it replaces a different one."""
         known = self.system_prompt
         if known is None or known.parts != message.parts:
             self.system_prompt = message
         return known is not None and known.parts != message.parts
 
     def begin_segment(self, *first: Message, kept: int | None = None) -> None:
-        """Start a segment with its first messages, and carry over the messages from index `kept`."""
+        """Start a segment with the messages `first`, then the messages from index `kept` on, marked as carried."""
         carried = mark_carried(self.messages[kept:]) if kept is not None else []
         self.segments.append(self._visible_messages())
         self.system_prompt = replace(self.system_prompt, carried=True) if self.system_prompt else None
@@ -83,7 +83,7 @@ class CopilotAgent:
         self.requested_calls.add(call)
 
     def add_result(self, call: str, message: Message) -> None:
-        """Add a result to its call; a result without an open call is a message of its own."""
+        """Add a result to its call. A result without an open call becomes a message of its own."""
         results = self.results.setdefault(call, [])
         (results if len(results) < self.call_counts[call] else self.messages).append(message)
 

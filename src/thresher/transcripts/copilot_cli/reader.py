@@ -1,11 +1,11 @@
 """GitHub Copilot CLI: `events.jsonl`, one event per line; a sub-agent's events include the ID of their agent.
 
-A user message has the typed text and the text sent to the model, in which the harness adds reminders. The system prompt
-occurs before every prompt, so only one copy is kept. A compaction runs in the background: messages after its start stay
-in the context.
+A user message has the typed text, and the text sent to the model, to which the harness adds reminders. The system
+prompt is repeated before every prompt, so only one copy is kept. A compaction runs in the background: messages after
+its start stay in the context.
 
-Usage has only the output tokens of each call. A rewind truncates the file and leaves no trace. Rewind events are meant
-for the screen; if a file contains one, it is applied.
+Usage has only the output tokens of each call. A rewind truncates the file and normally leaves no trace. If the file
+does contain a rewind event, the reader applies it.
 """
 
 import re
@@ -30,7 +30,7 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "copilot-cli"
 HUMAN_SOURCES = ("", "user", "immediate-prompt", "command", "other")
-"""Sources of user messages that a person wrote; the harness adds those of all other sources."""
+"""Sources of user messages that a person wrote. A model wrote messages from `agent-…`, the harness all others."""
 _EVENT_TYPE = re.compile(r"(?:session|user|assistant|tool|system|subagent|skill|hook|abort)\b")
 
 
@@ -48,10 +48,10 @@ _DECODER = msgspec.json.Decoder(CopilotEvent)
 
 
 class CopilotReader:
-    """Builds a session from its events."""
+    """Builder of a session from its events."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Start with no events; the main agent exists from the start."""
+        """Start with an empty main agent and no sub-agents."""
         self.source = source
         self.records: Counter[str] = Counter()
         self.main_agent = CopilotAgent()
@@ -64,7 +64,7 @@ class CopilotReader:
         self.times: list[Any] = []
 
     def read_event(self, line: int, record: bytes, row: CopilotEvent) -> None:
-        """Add one event; skip an exact repetition."""
+        """Add one event. Skip an event that exactly repeats an earlier one."""
         kind, data, id_ = as_text(row.type) or "?", as_dict(row.data), as_text(row.id)
         if id_ and self.seen_records.setdefault(id_, record) is not record:
             if self.seen_records[id_] == record:
@@ -83,7 +83,7 @@ class CopilotReader:
             self._read_conversation_event(agent, kind, data, blank)
 
     def _find_agent(self, kind: str, agent_id: str, data: dict[str, Any]) -> CopilotAgent:
-        """Return the agent of an event, by its ID or, in older files, by the call that started it."""
+        """Return the agent of an event, by agent ID or, in older files, by the call that started the agent."""
         call = text_at(data, "toolCallId" if kind.startswith("subagent.") else "parentToolCallId")
         names = [name for name in (agent_id, call) if name and not kind.startswith("session.start")]
         if not names or kind in ("subagent.selected", "subagent.deselected"):
@@ -192,7 +192,7 @@ class CopilotReader:
         agent.pending_reasoning, agent.last_request_id = "", request if parts else ""
 
     def _read_tool_start(self, agent: CopilotAgent, kind: str, data: dict[str, Any], blank: Message) -> None:
-        """Add a call before any request for it: a command of the user, or a call that the model requests later."""
+        """Add a call that has no request yet: a user's command, or a model's call that starts before its request."""
         call = _parse_call({**data, "name": data.get("toolName")}, blank.id)
         if agent.call_counts[call.id]:
             return
@@ -249,7 +249,7 @@ def _parse_call(wire: dict[str, Any], fallback_id: str) -> ToolCall:
 
 
 def _parse_result(data: dict[str, Any], assets: Mapping[str, Image]) -> ToolResult:
-    """Return a result as the model gets it: the short text, or else the error, and images."""
+    """Return a result as the model gets it: the short text or, if there is none, the error; then the images."""
     result, failed = dict_at(data, "result"), data.get("success") is False
     text = text_at(result, "content") or text_at(data, "error", "message") or text_at(data, "result")
     exit_codes = [value_at(content, "exitCode") for content in list_at(result, "contents")]
@@ -278,7 +278,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match the first event of a session, or any event with a known type."""
+    """Match the first event of a session, or any event with a known type and a `parentId`."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("data"), dict) and isinstance(row.get("type"), str):
             if row["type"] == "session.start" and isinstance(row["data"].get("sessionId"), str):
@@ -289,7 +289,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the folders in `COPILOT_HOME`, else `~/.copilot`, and the XDG folders of older builds."""
+    """Return the session folders in `COPILOT_HOME` or `~/.copilot`, and in the XDG folders that older builds use."""
     xdg_folders = [environment[name] for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME") if environment.get(name)]
     root = Path(environment.get("COPILOT_HOME") or home / ".copilot")
     roots = dict.fromkeys((root, *(Path(folder) / ".copilot" for folder in xdg_folders)))

@@ -1,7 +1,7 @@
 """Convert Gemini CLI's records to messages.
 
-A model record contains its calls with their results. Newer builds repeat both: the calls in the content of the record,
-the results in a user record. The copy that has the outcome is read, the other one is skipped.
+A model record contains its calls with their results. Newer builds store calls and results a second time: calls in the
+content of the record, results in a user record. The reader keeps the calls with their results and skips the other copy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ HARNESS_PROMPT_PREFIXES = ("System: Potential loop detected", "System: Please co
 
 
 class GeminiRecordContent(NamedTuple):
-    """Content of a record in a form that can be compared."""
+    """Content of a record, for comparison with other records."""
 
     text: str
     calls: tuple[str, ...]
@@ -43,7 +43,7 @@ class GeminiRecord(Struct, frozen=True, dict=True):
     line: int
     record: bytes
     is_listed: bool = False
-    """True if the message was first seen in a list, not on a line of its own."""
+    """True if the message first occurs in a list, not on a line of its own."""
     is_summary: bool = False
     carried: bool = False
 
@@ -64,7 +64,7 @@ class GeminiRecord(Struct, frozen=True, dict=True):
 
     @property
     def content_key(self) -> tuple[str, ...]:
-        """Key that identifies the record if its ID changes."""
+        """Key that identifies the record even if its ID changes."""
         return (text_at(self.wire, "type"), self.content.text, *self.content.calls)
 
 
@@ -75,7 +75,7 @@ def map_subagent_calls(segments: Iterable[Iterable[GeminiRecord]]) -> dict[str, 
 
 
 def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -> list[Message]:
-    """Convert records to messages, without records that only the screen shows."""
+    """Convert records to messages. Skip records that are only for the screen."""
     builder = _MessageBuilder()
     messages: list[Message] = []
     for entry in entries:
@@ -90,7 +90,7 @@ def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -
 
 
 class _MessageBuilder:
-    """Converts records in order and tracks calls and results to skip repeated ones."""
+    """Converter of records in order, which tracks calls and results to skip repeated ones."""
 
     def __init__(self) -> None:
         self._pairing = CallIdAssigner()
@@ -164,12 +164,12 @@ class _MessageBuilder:
 
 
 def _as_part_list(content: Any) -> list[Any]:
-    """Return a text, a part or a list of either as a list."""
+    """Return content as a list of parts: it can be one text, one part or a list."""
     return content if isinstance(content, list) else [content] if isinstance(content, str | dict) else []
 
 
 def _is_repeated_call(part: Any, known: set[tuple[str, str]]) -> bool:
-    """Return True if the record's list of calls contains the part, by ID or else by name."""
+    """Return True if `known` contains the call in a part: by ID or, for a call without an ID, by name."""
     call = dict_at(part, "functionCall")
     key = "id" if call.get("id") else "name"
     return (key, text_at(call, key)) in known
@@ -183,8 +183,9 @@ def _format_thought(thought: Any) -> str:
 def _result_parts(tool: dict[str, Any]) -> list[Any]:
     """Return the parts of a call's own result.
 
-    Several calls can each contain the results of all of them. Then a call's own parts are its response and the parts
-    up to the next response. Parts before the first response are text that the user sent while the tools ran.
+    If a model makes several calls, each call can contain the results of all calls. Then a call's own parts are its
+    response and the parts up to the next response. Parts before the first response are text that the user sent while
+    the tools ran.
     """
     parts, id_ = _as_part_list(tool.get("result")), tool.get("id")
     owners: list[Any] = []
@@ -195,7 +196,7 @@ def _result_parts(tool: dict[str, Any]) -> list[Any]:
 
 
 def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
-    """Return the result of a finished call."""
+    """Return the result of a call, or None if the call has not finished."""
     failed = tool.get("status") in FAILED_STATUSES
     parts = parse_gemini_content({"role": "user", "parts": _result_parts(tool)}, CallIdAssigner()).parts
     if not parts and not failed:
@@ -211,7 +212,7 @@ def _build_result(call: ToolCall, tool: dict[str, Any]) -> ToolResult | None:
 
 
 def _parse_usage(tokens: Any) -> Usage | None:
-    """Return the usage of one model call. The prompt includes cached tokens; the output excludes thinking."""
+    """Return the usage of one model call. The recorded input includes cached tokens; the output excludes thinking."""
     prompt, cached, thoughts = (count_at(tokens, key) for key in ("input", "cached", "thoughts"))
     if not prompt and not count_at(tokens, "total"):
         return None

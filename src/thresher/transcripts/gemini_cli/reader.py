@@ -1,12 +1,13 @@
 """Gemini CLI: a log of changes to a list of messages, one per line; older sessions are one JSON document.
 
-A line with a known ID replaces that message. `$rewindTo` removes a message and all after it. `$set` changes fields of
-the session; with `messages` it replaces the whole list: at the start, when a session resumes, after old outputs are
-masked and after a compaction, which puts a summary first. Messages that a list removes or changes are kept in the
-segment before it. A rebuilt list has new IDs, so its messages are matched by content.
+A line with a known ID replaces that message. `$rewindTo` removes a message and all messages after it. `$set` changes
+fields of the session. If it contains `messages`, it replaces the whole list: at the start, when a session resumes,
+after old outputs are masked, and after a compaction, whose list begins with a summary. If the new list removes or
+changes messages, the old list becomes a segment of its own. A rebuilt list has new IDs, so its messages are matched by
+content.
 
-A sub-agent's log is in a folder with the name of its parent's session. An output too long for the model is stored in
-full in `tool-outputs`, in a file with the name of its call.
+A sub-agent's log is in a folder named after the parent session. If an output is too long for the model, `tool-outputs`
+contains the full text, in a file named after the call.
 """
 
 import re
@@ -31,22 +32,22 @@ NAME = "gemini-cli"
 SUMMARY_TAG = "<state_snapshot>"
 """Tag that opens the summary of a compaction."""
 MAX_REWIND_LOOKBACK = 100
-"""Maximum number of messages to check for the parent of a rewound branch."""
+"""Maximum number of messages to search for the parent of a rewound branch."""
 HINTS_PREFIX = "User hints:"
-"""Prefix of a user's text that all running agents get."""
+"""Prefix of text that the user sends to all running agents."""
 FULL_OUTPUT_NOTICE = "For full output see: "
 """Text in a truncated output that precedes the path of the full one."""
 NOTICE_SEARCH_LENGTH = 500
-"""Number of characters at the start of a result to search for that text."""
+"""Number of characters at the start of a result to search for `FULL_OUTPUT_NOTICE`."""
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiLogReader:
-    """Replays the log of one session."""
+    """Reader that replays the log of one session."""
 
     def __init__(self, source: SourceFile, *, is_child: bool) -> None:
-        """`is_child`: the log is in the folder of the session that started it."""
+        """Start with an empty list of messages. `is_child` is True if the log is in the folder of a parent session."""
         self.source = source
         self.is_child = is_child
         self.session_fields: dict[str, Any] = {}
@@ -80,7 +81,7 @@ class GeminiLogReader:
             self.session_fields |= {key: value for key, value in row.items() if key != "messages"}
 
     def read_message_list(self, rows: Iterable[Any]) -> None:
-        """Read the messages of a document, with generated IDs where needed."""
+        """Read the messages of a document. Generate missing and duplicate IDs."""
         for number, wire in enumerate(rows, 1):
             self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):
@@ -119,7 +120,7 @@ class GeminiLogReader:
             merged = {id_: replace(entry, carried=id_ in previous) for id_, entry in merged.items()}
         is_carried = False
         for id_, entry in merged.items():
-            # A record with only tool results is carried if the record before it is, even if its ID is new.
+            # A record with only tool results is carried if the previous record is carried, even if its own ID is new.
             is_carried = entry.carried if _has_speech(entry) else is_carried
             merged[id_] = replace(entry, carried=is_carried)
         self.current = merged
@@ -185,7 +186,7 @@ def _has_speech(entry: GeminiRecord) -> bool:
 def _match_previous_records(
     listed: Sequence[GeminiRecord], current: dict[str, GeminiRecord]
 ) -> dict[str, GeminiRecord]:
-    """Match each message of a list with its previous record, by ID or else by content."""
+    """Match each message of a list with its previous record, by ID or, for a new ID, by content."""
     ids = {entry.id for entry in listed}
     others: dict[tuple[str, ...], list[GeminiRecord]] = {}
     for id_, entry in reversed(current.items()):
@@ -201,7 +202,7 @@ def _match_previous_records(
 
 
 def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -> GeminiRecord:
-    """Merge a listed message with its previous record: a rebuilt message lacks its usage and calls."""
+    """Merge a listed message with its previous record, because messages in a rebuilt list lack usage and calls."""
     if old is None or not is_known:
         return old or new
     line = old.line if new.content == old.content else new.line
@@ -209,9 +210,10 @@ def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -
 
 
 def _with_subagent_authors(history: History, prompt: str) -> History:
-    """Set the authors in a sub-agent's session: its prompt is by the parent's model, later text by the harness.
+    """Set the authors of user text in a sub-agent's session.
 
-    The exception are user hints, which go to all running agents.
+    The parent's model wrote the prompt with the message ID `prompt`. A human wrote user hints, which go to all running
+    agents. The harness wrote all other text.
     """
 
     def author_of(message: Message) -> Author:
@@ -221,7 +223,7 @@ def _with_subagent_authors(history: History, prompt: str) -> History:
 
 
 def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> list[Session]:
-    """Read the sub-agents in the folder of a session; sub-agents never have their own."""
+    """Read the sub-agents in the folder of a session. A sub-agent never starts other sub-agents."""
     folder = source.path.parent / _safe_file_name(id_)
     children: list[Session] = []
     for path in _list_files_below(folder, source.path.parent):
@@ -238,7 +240,7 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
 
 
 def _find_spilled_outputs(source: SourceFile, id_: str, histories: Sequence[History]) -> dict[str, str]:
-    """Return the files of truncated outputs, by call; search only the folder of this session."""
+    """Return the files with the full text of truncated outputs, by call ID. Search only this session's folder."""
     results = (result for history in histories for message in history for result in message.results)
     truncated = (result for result in results if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH])
     stems = {result.call_id: _output_file_stem(result) for result in truncated}
@@ -262,7 +264,7 @@ def _safe_file_name(name: str) -> str:
 
 
 def _list_files_below(folder: Path, root: Path) -> list[Path]:
-    """List the files in a folder if it is below `root`; skip symbolic links."""
+    """List the files in a folder, without symbolic links. Return none if the folder is not below `root`."""
     try:
         is_below = folder.resolve().is_relative_to(root.resolve())
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink()) if is_below else []
@@ -276,7 +278,7 @@ def _find_chats_folder(path: Path) -> Path | None:
 
 
 def _find_project(path: Path, fields: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return the project's folder and the file that contains its path."""
+    """Return the project's folder, and the file from which its path was read, if any."""
     chats = _find_chats_folder(path)
     root_file = chats.parent / ".project_root" if chats else None
     try:
@@ -310,7 +312,7 @@ def _read(source: SourceFile, *, is_child: bool = False) -> list[Session]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match the session fields on the first line of a log or around a list of messages."""
+    """Match a log by its session fields or changes, or a document with a session ID and Gemini CLI's messages."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("sessionId"), str) and isinstance(row.get("projectHash"), str):
             return 3
@@ -324,7 +326,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the projects' folders in `GEMINI_CLI_HOME`, else in the home directory."""
+    """Return the session folders in `GEMINI_CLI_HOME` or, if it is not set, in the home directory."""
     root = Path(environment.get("GEMINI_CLI_HOME") or home) / ".gemini" / "tmp"
     older = SessionFolder(root, "*/chats/session-*.json", newer=".jsonl")
     return [SessionFolder(root, "*/chats/session-*.jsonl"), older]

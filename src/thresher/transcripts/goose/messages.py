@@ -1,9 +1,9 @@
 """Convert goose's messages, and track which of them the model still sees.
 
-A compaction removes nothing from a session. The messages so far stay but are hidden from the model. Then follow a
-summary that is hidden from the user, an assistant message that asks to continue, and the last prompt again. goose also
-hides the summary of a single call; here the call itself is read, because it has more detail. Content for the user only
-(notices, confirmations, copies of results) is counted but not converted, because no model sees it.
+A compaction removes nothing from a session. It hides the previous messages from the model and adds a summary that is
+hidden from the user, an assistant message that asks to continue, and the last prompt again. goose can also replace a
+single call by a summary. The reader skips this summary and keeps the call, which has more detail. Content for the user
+only (notices, confirmations, copies of results) is counted but not converted, because no model sees it.
 """
 
 import re
@@ -44,7 +44,7 @@ INVALID_CALL_NAME = "invalid"
 
 
 class GooseMessage(NamedTuple):
-    """A message record with its line, number or row."""
+    """A message record. `line` is a line number, a number in an export or a row ID in a database."""
 
     line: int
     record: dict[str, Any]
@@ -60,7 +60,7 @@ class GooseMessage(NamedTuple):
         return value_at(self.record, "metadata", "agentVisible") is not False
 
     def is_hidden_text(self, role: str) -> bool:
-        """Return True for a message of a role that has only text and is hidden from the user."""
+        """Return True if the message has this role, contains only text and is hidden from the user."""
         content = list_at(self.record, "content")
         is_text = bool(content) and all(value_at(part, "type") == "text" for part in content)
         return self.is_hidden_from_user and is_text and self.record.get("role") == role
@@ -153,11 +153,11 @@ def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
 
 
 class _MessageBuilder:
-    """Converts the messages of one session in order and keeps their IDs unique."""
+    """Converter of the messages of one session, in order, which keeps their IDs unique."""
 
     def __init__(self, source: SourceFile, facts: GooseFacts, records: Counter[str]) -> None:
         self.segment_messages: list[tuple[Message, bool]] = []
-        """Messages since the last summary, each with True if the model would still see it."""
+        """Messages since the last summary, each with True if the next request includes the message."""
         self._source = source
         self._model = facts.model
         self._prompter: Author = "model" if facts.is_subagent else "human"
@@ -173,7 +173,7 @@ class _MessageBuilder:
             self._source.report(f"{count} messages and calls have no unique ID", "IDs are generated")
 
     def build_summary(self, entry: GooseMessage) -> list[Message]:
-        """Start a segment with the summary in an entry."""
+        """Return the summary in an entry as a message, and start a segment."""
         text = "\n".join(text_at(part, "text") for part in list_at(entry.record, "content"))
         self.segment_messages = []
         return self._with_source(entry, [Message("user", (Summary(text),), "harness")])
@@ -181,8 +181,9 @@ class _MessageBuilder:
     def build_messages(self, entry: GooseMessage, *, is_first: bool, is_old: bool, is_copied: bool) -> list[Message]:
         """Convert an entry to messages.
 
-        `is_first`: it follows a summary, so it can repeat the last prompt. `is_old`: a later compaction hides it.
-        `is_copied`: a summary follows, after which goose repeats the entry and hides this copy.
+        `is_first`: the entry is the first one after a compaction, so it can repeat the last prompt.
+        `is_old`: a later compaction hides the entry.
+        `is_copied`: the next entry is a summary. goose repeats this entry after the summary and hides this copy.
         """
         content = enumerate(list_at(entry.record, "content"), 1)
         try:
@@ -272,7 +273,7 @@ def _has_content(message: Message) -> bool:
 
 
 def _is_for_model(wire: Any) -> bool:
-    """Return False for a piece meant only for the user: results often have one copy for each audience."""
+    """Return False for content that is only for the user. A result often has a copy for each audience."""
     audience = value_at(wire, "annotations", "audience") or value_at(wire, "audience")
     return not isinstance(audience, list) or not audience or "assistant" in audience
 
@@ -291,7 +292,7 @@ def _parse_content_item(wire: Any) -> Text | Image | Unknown:
 
 
 def _parse_result(call_id: str, wire: dict[str, Any], records: Counter[str]) -> ToolResult:
-    """Parse a result; in older versions its value is the content itself."""
+    """Parse a result. In older versions, `value` is the list of content items."""
     if wire.get("status") == "error":
         return ToolResult(call_id, (Text(json_text(wire.get("error"))),), is_error=True)
     value = wire.get("value")
@@ -304,7 +305,7 @@ def _parse_result(call_id: str, wire: dict[str, Any], records: Counter[str]) -> 
 
 
 def parse_goose_usage(fields: Any) -> Usage | None:
-    """Parse usage; the input includes cached tokens."""
+    """Parse usage fields. The input in `fields` includes cached tokens."""
     if not isinstance(fields, dict):
         return None
     values = (next((fields[name] for name in names if fields.get(name) is not None), None) for names in USAGE_FIELDS)

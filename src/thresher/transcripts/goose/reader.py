@@ -1,7 +1,7 @@
-"""goose: JSONL files up to 1.9, then a database of all sessions, exports of single sessions, and provider recordings.
+"""goose: a database of all sessions, JSONL files (until 1.9), exports of single sessions, and provider recordings.
 
-The first line of a JSONL file has the facts of the session, each further line a message. An export is one document with
-both. Source lines are message numbers in an export and row IDs in the database.
+In a JSONL file, the first line contains the facts of the session, and every other line is a message. An export is one
+document with the facts and the messages. Source lines are message numbers in an export and row IDs in the database.
 """
 
 import sys
@@ -24,7 +24,7 @@ _LINE_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """Read the session in a file, or all sessions in a database."""
+    """Read the sessions in a file or a database."""
     if source.is_database:
         from thresher.transcripts.goose import store  # noqa: PLC0415 - imports SQLite
 
@@ -70,7 +70,7 @@ def _read_lines(source: SourceFile) -> Session:
 
 
 def _list_sessions(source: SourceFile) -> Mapping[str, str]:
-    """List the sessions of a database."""
+    """Map each session of a database to a version mark. Return an empty mapping for other files."""
     from thresher.transcripts.goose import store  # noqa: PLC0415 - imports SQLite
 
     return store.list_goose_sessions(source) if source.is_database else {}
@@ -108,12 +108,12 @@ def _sniff_database(source: SourceFile) -> int:
 
     if store.is_goose_database(source):
         return 3
-    # goose's file name is enough of a match: reading the file then reports its problem.
+    # goose's file name is enough for a match: the reader then reports why it cannot read the file.
     return 1 if source.path.name == DATABASE and not source.tables else 0
 
 
 def find_goose_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
-    """Return the folders in `GOOSE_PATH_ROOT`, else in the user's data folders."""
+    """Return the session folders in `GOOSE_PATH_ROOT` or, if it is not set, in the user's data folders."""
     root = Path(environment.get("GOOSE_PATH_ROOT") or "")
     if root.is_absolute():
         folders = [root / "data"]

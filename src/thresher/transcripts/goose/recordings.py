@@ -1,8 +1,8 @@
-"""goose's provider recordings: every request by its hash, with the answer.
+"""goose's provider recordings: JSON objects with each request and its answer, by the request's hash.
 
-A request contains the whole conversation so far, so only the longest request of each conversation is read. Shorter
-requests, which are prefixes of it, add their original answers and usage. A request for a title is not a conversation:
-its answer is the title.
+A request contains all previous messages of its conversation, so the messages are read from the longest request. Shorter
+requests are prefixes of the longest one: only their answers and usage are read. A request for a title is not a
+conversation: its answer is the title.
 """
 
 from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[Goose
 
 
 def _group_by_conversation(calls: Sequence[GooseExchange]) -> list[list[GooseExchange]]:
-    """Group calls by conversation, the longest call first and the groups in file order."""
+    """Group calls by conversation. Each group starts with its longest call. The groups are in file order."""
     groups: dict[str, list[GooseExchange]] = {}
     for call in sorted(calls, key=lambda call: -len(call.messages)):
         keys = [*_prefix_digests(call)]
@@ -100,13 +100,13 @@ def _prefix_digests(call: GooseExchange) -> Iterator[str]:
 
 
 def _first_prompt(call: GooseExchange) -> str:
-    """Return the text of the first message."""
+    """Return the first text in the first message."""
     content = list_at(call.messages[0], "content") if call.messages else []
     return next((text for part in content if (text := text_at(part, "text").strip())), "")
 
 
 def _find_requested_title(call: GooseExchange, groups: Sequence[Sequence[GooseExchange]]) -> tuple[str, str] | None:
-    """Return the title that a request asked for and the first prompt of its conversation, or None."""
+    """Return the title that a call generated and the first prompt of the titled conversation, or None."""
     request = _first_prompt(call)
     if call.tools or len(call.messages) != 1:
         return None

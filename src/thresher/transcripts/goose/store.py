@@ -1,8 +1,8 @@
 """goose's database: one row per session, message and, from schema version 15 on, model call (usage).
 
-The tables have more columns in each version, so a query asks only for columns that exist. Messages have the order in
-which goose reads them. A usage row has a session and a time but no message: it belongs to the last answer that began
-before it. A sub-agent's session refers to its parent and, in newer versions, to the message with the call.
+Newer versions have more columns, so a query asks only for columns that exist. Messages are sorted as goose sorts them:
+by time, then by row. A usage row names a session and a time but no message: it belongs to the last answer that began
+before that time. A sub-agent's session refers to its parent and, in newer versions, to the message with the call.
 """
 
 import sqlite3
@@ -33,7 +33,7 @@ USAGE_COLUMNS = (
     *("cost_source", "is_compaction"),
 )
 CARRIED_FORWARD = "carried_forward"
-"""Source of a usage row with the total of a session from before the usage table existed."""
+"""`cost_source` of a usage row that has the total of a session from before the usage table existed."""
 
 
 def is_goose_database(source: SourceFile) -> bool:
@@ -51,7 +51,7 @@ def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
 
 
 def list_goose_sessions(source: SourceFile) -> dict[str, str]:
-    """Return every session with its last change, its numbers of messages and usage rows, and their latest IDs."""
+    """Map each session to a version mark: its last change, and the counts and latest IDs of messages and usage rows."""
     with _open_database(source) as connection:
         rows = _select_rows(source, connection, "sessions", ("id", "updated_at"))
         marks = {row["id"]: [str(row.get("updated_at"))] for row in rows}
@@ -83,7 +83,7 @@ def _select_rows(
     session_id: str = "",
     order: Sequence[str] = ("id",),
 ) -> Iterator[GooseRow]:
-    """Yield the rows of a table, or of one session, with those of the columns that exist."""
+    """Yield the rows of a table with the `columns` that exist. With `session_id`, yield only this session's rows."""
     known = source.tables.get(table, frozenset())
     names = ", ".join(name for name in columns if name in known)
     sorting = ", ".join(name for name in order if name in known) or "rowid"
@@ -132,7 +132,10 @@ def _is_answer_usage(row: GooseRow) -> bool:
 def _find_delegating_call(
     source: SourceFile, connection: sqlite3.Connection, row: GooseRow, siblings: Sequence[str]
 ) -> str:
-    """Return the parent's call that started a sub-agent; siblings from one message match its calls in order."""
+    """Return the ID of the parent's call that started a sub-agent, or an empty string.
+
+    `siblings` are the sub-agents that the same message started, in the order of the message's calls.
+    """
     message = _delegating_message_id(row)
     if not message or not source.has_tables(messages="message_id"):
         return ""
@@ -153,9 +156,9 @@ def _starts_agent(wire: Any) -> bool:
 
 
 def _assign_usage(segments: Sequence[History], usages: Sequence[GooseRow]) -> tuple[History, ...]:
-    """Assign each usage row, from the last on, to the last unassigned answer that began before it.
+    """Assign each usage row to the last unassigned answer that began before it, starting with the last row.
 
-    A message's own usage takes precedence, and its row in the usage table still belongs to that message.
+    An answer that already has usage keeps it, but still uses up its usage row.
     """
     answers = [
         (number, index, message)

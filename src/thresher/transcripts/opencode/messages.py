@@ -1,8 +1,9 @@
 """Build an opencode session from documents in the schema of `opencode export`.
 
-An assistant message is one model call, or one per step. A tool part contains both the call and its result, so the two
-are paired without an ID: tools that share transcripts remove IDs, and many calls get the same one. Calls that the
-harness makes (a user's command, a sub-agent that a command starts) have no step and no model.
+An assistant message is one model call or, if it has several steps, one model call per step. A tool part contains both
+the call and its result, so pairing needs no ID. IDs are not reliable: tools that share transcripts remove them, and
+then many calls have the same ID. Calls that the harness makes (a user's command, a sub-agent that a command starts)
+have no step and no model.
 
 Outputs that opencode has cleared from the context are still in the file and are read in full.
 """
@@ -29,9 +30,9 @@ HIDDEN_PART_TYPES = frozenset(("step-start", "step-finish", "snapshot", "patch",
 INLINED_MIME_TYPES = ("text/plain", "application/x-directory")
 """MIME types of files whose text is also in the same message."""
 MAX_REPLAY_FACTOR = 10
-"""Limit on carried messages over all compactions, as a multiple of the messages. A hostile file could keep them all."""
+"""Maximum carried messages of all compactions, per message in the session. Protects against hostile files."""
 SUBAGENT_TITLE_SUFFIX = "subagent)"
-"""Suffix of a sub-agent's session title, the only trace of a sub-agent in an export."""
+"""Suffix of a sub-agent's session title. Only this title shows in an export that the session is a sub-agent's."""
 
 
 class OpencodePart(NamedTuple):
@@ -69,7 +70,7 @@ def build_opencode_session(
     call_id: str = "",
     is_subagent: bool = False,
 ) -> Session:
-    """Build the session in a document; `files` are the messages' own files, if each has one."""
+    """Build the session in a document. `files` are the files of the messages, if each message has a file."""
     info, rows = dict_at(document, "info"), list_at(document, "messages")
     entries = _index_messages(source, rows, files)
     kept, reverted = _split_reverted(source, dict_at(info, "revert"), entries)
@@ -142,7 +143,7 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
 
 
 def _assign_unique_ids(given: Mapping[tuple[int, ...], str], kind: str) -> tuple[dict[tuple[int, ...], str], int]:
-    """Return a unique ID for each position, and the number of generated ones: for missing and duplicate IDs."""
+    """Return a unique ID for each position, and the number of IDs generated for missing and duplicate ones."""
     counts = Counter(given.values())
     ids = {}
     for position, id_ in given.items():
@@ -173,7 +174,7 @@ def _split_reverted(
 
 
 def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], prompter: Author) -> list[list[Message]]:
-    """Start a segment at each summary. The compaction before it can name the first message to keep."""
+    """Start a segment at each summary. The compaction part before a summary can name the first message to keep."""
     segments: list[list[Message]] = [[]]
     numbers = {entry.id: entry.source.line for entry in entries}
     tail: float = float("inf")
@@ -234,7 +235,7 @@ def _summary_text(entry: OpencodeMessage) -> str:
 
 
 def _convert_assistant_message(entry: OpencodeMessage) -> list[Message]:
-    """Return the model's output and the results of its calls, for each step."""
+    """Return two messages for each step: the model's output and the results of its calls."""
     is_model = any(part.kind in ("step-start", "text", "reasoning") for part in entry.parts)
     steps = _split_steps(entry.parts)
     messages: list[Message] = []
@@ -254,7 +255,7 @@ def _convert_assistant_message(entry: OpencodeMessage) -> list[Message]:
 
 
 def _split_steps(parts: Iterable[OpencodePart]) -> list[list[OpencodePart]]:
-    """Split parts by model call; parts before the first step belong to it."""
+    """Split parts by model call. Parts before the first `step-start` belong to the first call."""
     steps: list[list[OpencodePart]] = [[]]
     has_start = False
     for part in parts:
@@ -284,7 +285,7 @@ def _convert_part(wire: Any) -> Part | None:
 
 
 def _find_signature(metadata: Any) -> str:
-    """Return a thinking signature: each provider has its own key, and newer rows omit the provider."""
+    """Return a thinking signature. `metadata` contains it under the provider's name or, in newer rows, directly."""
     for fields in (metadata, *as_dict(metadata).values()):
         if signature := first_text(
             fields, "signature", "redactedData", "reasoningEncryptedContent", "thoughtSignature"
@@ -305,14 +306,14 @@ def _make_call(part: OpencodePart) -> ToolCall | None:
 
 
 def _make_result(part: OpencodePart) -> ToolResult | None:
-    """Return the result of a finished call."""
+    """Return the result of a call, or None if the call has not finished."""
     state = part.state
     metadata = dict_at(state, "metadata")
     match state.get("status") if part.call_id else None:
         case "completed":
             output = state.get("output")
         case "error":
-            # An interrupted call keeps the output it had so far.
+            # An interrupted call keeps its partial output.
             partial = metadata.get("output") if metadata.get("interrupted") is True else None
             output = partial if isinstance(partial, str) else state.get("error")
         case _:

@@ -31,7 +31,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _list_sessions(source: SourceFile) -> Mapping[str, str]:
-    """List the sessions of a database."""
+    """Map each session of a database to a version mark. Return an empty mapping for other files."""
     from thresher.transcripts.opencode import store  # noqa: PLC0415 - imports SQLite
 
     return store.list_opencode_sessions(source) if source.is_database else {}
@@ -63,7 +63,7 @@ def _is_session_info(document: Any) -> bool:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the folders in `XDG_DATA_HOME`, else `~/.local/share`, and the database in `OPENCODE_DB`."""
+    """Return the session folders in `XDG_DATA_HOME` or `~/.local/share`, and the database in `OPENCODE_DB`."""
     own = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
     named = own / environment.get("OPENCODE_DB", "")
     return [

@@ -1,7 +1,7 @@
 """Read opencode's stores (JSON files in folders, later SQLite) and convert sessions to the schema of an export.
 
-In folders, the info of a session, each message and each part is a file. In the database they are rows. Newer builds
-write whole messages (`session_message` rows); each is converted to the message and parts that an older build writes.
+In folders, each session's info, each message and each part is a file. In the database, each is a row. Newer builds
+write whole messages (`session_message` rows). The reader converts each to the message and parts of an older build.
 """
 
 import re
@@ -55,7 +55,7 @@ def read_opencode_folders(source: SourceFile, info: OpencodeRow) -> Session:
 
 
 def _message_folders(path: Path, id_: str) -> tuple[Path, Path]:
-    """Return the folder of a session's messages, and the parent of the folders with each message's parts."""
+    """Return the folder of a session's messages, and the folder that contains one folder of parts per message."""
     if path.parent.name == "info":  # the oldest layout: session/{info,message,part}
         storage = path.parent.parent
         return storage / "message" / id_, storage / "part" / id_
@@ -96,7 +96,7 @@ def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
 
 
 def list_opencode_sessions(source: SourceFile) -> dict[str, str]:
-    """Return every session with its numbers of rows and the times of their last changes."""
+    """Map each session to a version mark: its row counts and the times of the last changes."""
     marks: dict[str, list[str]] = {}
     with _open_database(source) as connection:
         for id_, changed in connection.execute("SELECT id, time_updated FROM session"):
@@ -167,7 +167,7 @@ class _SubagentCalls:
 
 
 def _iter_messages(source: SourceFile, connection: sqlite3.Connection, session: str) -> Iterator[OpencodeRow]:
-    """Yield the messages of a session in the schema of an export, from older rows or, without them, from newer ones."""
+    """Yield a session's messages in the schema of an export. Read newer rows only if there are no older ones."""
     has_rows = False
     if source.has_tables(**MESSAGE_AND_PART_TABLES):
         parts: dict[str, list[Any]] = {}

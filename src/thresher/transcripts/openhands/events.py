@@ -1,8 +1,8 @@
 """Parse OpenHands events of both generations into facts: messages, calls, results and condensations.
 
-Until 0.62, an event is an action or an observation, and every call includes the model's whole response; the oldest
-events are flat. Since 1.0 (the SDK), an event has a `kind`. A fact is the effect of an event on the conversation.
-Events without an effect (state, pauses, tokens) have no fact.
+Until 0.62, an event is an action or an observation, and every call includes the model's whole response. The oldest
+events have all fields at the top level. Since 1.0 (the SDK), an event has a `kind`. A fact is the effect of an event
+on the conversation. Events without an effect (state, pauses, tokens) have no fact.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,17 +26,17 @@ HIDDEN_EVENT_NAMES = (
     "null recall start initialize change_agent_state pause resume stop push send_pr condensation_request",
     "loop_recovery agent_state_changed loop_detection success summarize",
 )
-"""Actions and observations that no model sees."""
+"""Names of actions and observations that no model sees."""
 VISIBLE_EVENT_NAMES = (
     "message system read write edit run run_ipython browse browse_interactive call_tool_mcp mcp delegate think",
     "finish reject condensation condense task_tracking error user_rejected chat download",
 )
-"""Actions and observations that the model sees."""
+"""Names of actions and observations that the model sees."""
 NON_ARGUMENT_KEYS = (
     "action observation thought is_confirmed confirmation_state security_risk kernel_init_code hidden blocking",
     "keep_prompt is_static include_extra impl_source translated_ipython_code id timestamp source message cause timeout",
 )
-"""Keys among an action's arguments that are not from the model."""
+"""Keys among an action's arguments that the model did not write."""
 _HIDDEN_NAMES, _KNOWN_NAMES, _NON_ARGUMENTS = (
     frozenset(" ".join(words).split())
     for words in (HIDDEN_EVENT_NAMES, (*HIDDEN_EVENT_NAMES, *VISIBLE_EVENT_NAMES), NON_ARGUMENT_KEYS)
@@ -68,11 +68,11 @@ class ResultFact(NamedTuple):
     """The result of a call."""
 
     call_keys: tuple[str, ...]
-    """Keys of the call: the event that made it and the call's ID. The first known key counts."""
+    """Possible keys of the call: the ID of the event with the call, and the call ID. The first known key applies."""
     content: tuple[ResultPart, ...]
     is_error: bool
     fallback_author: Author | None
-    """Author of the content if the call is unknown; None means that the content is skipped."""
+    """Author of the content if the call is unknown or already has a result. None: the content is skipped."""
 
 
 class CondensationFact(NamedTuple):
@@ -82,7 +82,7 @@ class CondensationFact(NamedTuple):
     forgotten_ids: frozenset[str]
     first_forgotten: int
     last_forgotten: int
-    """Range of forgotten event numbers; empty if the last number is smaller than the first."""
+    """End of the range of event numbers that starts at `first_forgotten`. A smaller number means an empty range."""
 
     def is_forgotten(self, event: str) -> bool:
         """Return True if the model no longer sees an event."""
@@ -95,7 +95,7 @@ EventFact = MessageFact | CallFact | ResultFact | CondensationFact
 
 
 class ModelFacts(NamedTuple):
-    """Facts about the model, from outside the events."""
+    """The model's name and the usage of its responses, from outside the events."""
 
     model: str
     usages: Mapping[str, Usage]
@@ -114,7 +114,7 @@ def is_openhands_event(value: Any) -> bool:
 
 
 def name_openhands_event(event: dict[str, Any]) -> str:
-    """Return the name for counting an event."""
+    """Return the name under which an event is counted."""
     for key in ("kind", "action", "observation"):
         if name := text_at(event, key):
             return name if key == "kind" else f"{key} {name}"
@@ -122,7 +122,10 @@ def name_openhands_event(event: dict[str, Any]) -> str:
 
 
 def parse_openhands_event(event: dict[str, Any], model_info: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
-    """Yield the facts of an event; `has_spoken` helps to infer the author of events without a source."""
+    """Yield the facts of an event.
+
+    `has_spoken` is True if the model has already answered. It helps to infer the author of a message without a source.
+    """
     if isinstance(event.get("kind"), str):
         yield from _parse_sdk_event(event, model_info)
     elif isinstance(event.get("action"), str):
@@ -201,7 +204,7 @@ def _parse_observation(event: dict[str, Any]) -> Iterator[EventFact]:
     metadata = dict_at(extras, "metadata")
     code = metadata.get("exit_code", extras.get("exit_code"))
     output = text_at(extras, "formatted_output_and_error") or event.get("content")
-    output = output or text_at(extras, "outputs", "content")  # of a delegate
+    output = output or text_at(extras, "outputs", "content")  # the output of a delegate
     if isinstance(output, str):
         output = f"{text_at(metadata, 'prefix')}{output}{text_at(metadata, 'suffix')}"
     images = (parse_image_url(url) for url in list_at(extras, "image_urls") if _is_text(url) and url)
@@ -212,7 +215,7 @@ def _parse_observation(event: dict[str, Any]) -> Iterator[EventFact]:
 
 
 def _parse_recall(extras: dict[str, Any]) -> Iterator[EventFact]:
-    """Yield the project's instructions and the knowledge that a keyword triggers."""
+    """Yield a message with the project's instructions and the knowledge that keywords triggered."""
     keys = ("repo_instructions", "conversation_instructions", "additional_agent_instructions")
     texts = [text_at(extras, key) for key in keys]
     texts += [text_at(knowledge, "content") for knowledge in list_at(extras, "microagent_knowledge")]

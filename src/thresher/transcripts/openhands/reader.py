@@ -1,13 +1,14 @@
 """OpenHands: the events of a conversation, in several layouts.
 
 - A list of events in one document: an export of the web page, or the output of `--save-trajectory`.
-- A line or a document per session with the events under `history`: the output of evaluations. The oldest have pairs of
-  an action and an observation.
-- A folder with one file per event: `sessions/<id>/events/0.json` and so on until 0.62. Since 1.0 it is
-  `conversations/<id>/events/event-00000-<id>.json` next to a `base_state.json`, with sub-agents in `subagents/`.
+- The output of evaluations: a line or a document per session, with the events under `history`. The oldest outputs
+  contain pairs of an action and an observation.
+- A folder with one file per event. Until 0.62, the files are `sessions/<id>/events/0.json` and so on. Since 1.0, they
+  are `conversations/<id>/events/event-00000-<id>.json` and so on, with a `base_state.json` and the sub-agents in
+  `subagents/` next to `events/`.
 
-Since 1.33 each event has a parent, so a conversation can continue from any event: events that are not on the path to
-the head are abandoned branches. Until 0.62 a delegate's events are between the call that starts it and its result.
+Since 1.33, each event has a parent, so a conversation can continue from any event: events that are not on the path to
+the head are abandoned branches. Until 0.62, the events of a delegate are between its call and the call's result.
 """
 
 import re
@@ -34,7 +35,7 @@ _EVENT_FILE_NAME = re.compile(r"(?:event-)?(\d{1,18})(?:-[\w-]+)?\.json")
 
 
 def _read(source: SourceFile) -> list[Session]:
-    """Read the sessions of a file, or the session of the folder that contains it."""
+    """Read the sessions of a file, or of a folder if the file is the folder's state or first event."""
     if source.path.name == BASE_STATE_FILE:
         return [_read_conversation_folder(source, 0)]
     sessions = [_read_legacy_folder(source)] if _is_first_event_file(source.path) else list(_read_sessions(source))
@@ -95,7 +96,7 @@ def _instance_id(row: dict[str, Any]) -> str:
 
 
 def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
-    """Read a session of an evaluation; source lines are event numbers in a document."""
+    """Read a session of an evaluation. If `line` is 0, the session is a document: source lines are event numbers."""
     values = _flatten_events(_raw_events(row))
     placed = [(source.at(line or number), value) for number, value in enumerate(values, 1)]
     metadata = dict_at(row, "metadata")
@@ -143,7 +144,7 @@ def _read_legacy_folder(source: SourceFile) -> Session:
 
 
 def _read_conversation_folder(source: SourceFile, depth: int, parent: str = "") -> Session:
-    """Read a conversation since 1.0, with its sub-agents."""
+    """Read a conversation of version 1.0 or later, with its sub-agents."""
     folder = source.path.parent
     state = as_dict(source.read_document())
     values, files = _load_event_files(source, folder / "events")
@@ -200,7 +201,7 @@ def _load_json_object(source: SourceFile, path: Path, *, is_needed: bool = True)
 
 
 def _link_subagent_calls(session: Session, children: Iterable[Session]) -> Iterator[Session]:
-    """Link each sub-agent to the call with its prompt."""
+    """Link each sub-agent to the call that contains the sub-agent's prompt."""
     calls: dict[str, list[str]] = {}
     for call in (call for message in session.messages() for call in message.calls):
         for prompt in _subagent_prompts(call):
@@ -255,7 +256,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the folders of both generations; they do not depend on the platform."""
+    """Return the session folders of both generations, which are the same on every platform."""
     root = Path(environment.get("OPENHANDS_PERSISTENCE_DIR") or home / ".openhands")
     conversations = Path(environment.get("OPENHANDS_CONVERSATIONS_DIR") or root / "conversations")
     stores = [Path(environment.get("FILE_STORE_PATH") or home / ".openhands"), home / ".openhands-state"]

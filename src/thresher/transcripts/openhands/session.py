@@ -1,9 +1,9 @@
 """Build an OpenHands session from its events: the active path, abandoned branches and delegates.
 
-Each model response becomes one message, followed by its results. A response can make several calls, and each can get
-its result before the next call's event. So responses are matched by ID, and results by the event that they answer. A
-condensation starts a segment: it carries over what it does not forget, and the summary replaces the first forgotten
-message.
+Each model response becomes one message, followed by the results of its calls. A response can make several calls, and a
+result can come before the event of the next call. So calls are grouped by response ID, and a result is matched with the
+event that it answers. A condensation starts a segment: messages that it does not forget are carried over, and the
+summary replaces the first forgotten message.
 """
 
 import re
@@ -63,7 +63,7 @@ class OpenHandsRun(NamedTuple):
     project: str = ""
     git_branch: str = ""
     head_event_id: str = ""
-    """Last event of the active path; empty for the last event of all."""
+    """ID of the last event on the active path. If empty, the path ends at the last event of the session."""
     is_head_empty: bool = False
     """True if the active path is empty."""
     parent: str = ""
@@ -156,7 +156,7 @@ def _select_active_events(
 def _split_delegates(
     events: Sequence[OpenHandsEvent],
 ) -> tuple[list[OpenHandsEvent], list[tuple[OpenHandsEvent, list[OpenHandsEvent]]]]:
-    """Split the events into the session's own and those of each delegate, with the call that started it."""
+    """Return the session's own events, and for each delegate the event that started it and its events."""
     ends = {
         str(event.record["cause"]): n
         for n, event in enumerate(events)
@@ -179,7 +179,7 @@ def _split_delegates(
 def _build_delegate_session(
     source: SourceFile, run: OpenHandsRun, call: ToolCall | None, events: list[OpenHandsEvent]
 ) -> Session:
-    """Build the session of a delegate; its prompt comes from the call if its events lack one."""
+    """Build the session of a delegate. If its events contain no prompt, take the prompt from the call."""
     id_, call_id = f"{run.id}-{events[0].id}", call.id if call else ""
     inner = OpenHandsRun(id_, run.model_info, project=run.project, parent=run.id, call_id=call_id, depth=run.depth + 1)
     session = build_openhands_session(source, inner, events)
@@ -196,10 +196,10 @@ def _build_delegate_session(
 
 
 class ReplyGroup:
-    """A message; a model message also has its calls and their results."""
+    """A message with its calls and their results. Only model messages have calls."""
 
     def __init__(self, message: Message) -> None:
-        """`message` is complete except for its calls."""
+        """Start a group with `message`, which is complete except for its calls."""
         self.message = message
         self.calls: list[ToolCall] = []
         self.results_by_call_id: dict[str, Message] = {}
@@ -219,17 +219,17 @@ class ReplyGroup:
 
 
 class PendingCall(NamedTuple):
-    """A call that can still get a result."""
+    """A call that a later event can answer, with its group."""
 
     group: ReplyGroup
     call: ToolCall
 
 
 class OpenHandsConversation:
-    """Builds a conversation event by event."""
+    """Builder of a conversation, event by event."""
 
     def __init__(self, source: SourceFile, model_info: ModelFacts, prompter: Author) -> None:
-        """`prompter` is the author of the prompt: for a sub-agent, a model."""
+        """Start without messages. `prompter` is the author of the prompt: `human`, or `model` for a sub-agent."""
         self.compactions = 0
         self.calls_by_event_id: dict[str, ToolCall] = {}
         self.last_message_id = ""
@@ -312,7 +312,10 @@ class OpenHandsConversation:
         self._has_spoken = True
 
     def _add_result(self, fact: ResultFact, event: OpenHandsEvent, id_: str) -> None:
-        """Add a result to its call, or without a key to the last call; skip a second result of the same call."""
+        """Add a result to its call. A result without a key answers the last call.
+
+        If the call is unknown or already has a result, the content becomes a message of its fallback author, if any.
+        """
         keys = [key for key in fact.call_keys if key] or [""]
         pending = next((self._pending_calls[key] for key in keys if key in self._pending_calls), None)
         if pending and pending.call.id not in pending.group.results_by_call_id:
@@ -339,7 +342,7 @@ class OpenHandsConversation:
             self._groups += summary
 
     def _start_segment_without(self, forgotten: set[int], summary: list[ReplyGroup]) -> None:
-        """Start a segment of the remaining groups; the summary replaces the forgotten ones and older summaries."""
+        """Start a segment with the remaining groups. The summary replaces the forgotten groups and older summaries."""
         self._segments.append(self._current_messages())
         previous, self._groups = self._groups, []
         first, carried = min(forgotten), dict[int, ReplyGroup]()

@@ -1,14 +1,15 @@
 """Parse model calls and tool results from the attributes and events of spans.
 
-OpenInference flattens messages to attributes with an index in the name, and OpenLLMetry did so with `gen_ai.prompt`.
+OpenInference flattens messages to attributes with an index in the name. Older versions of OpenLLMetry do the same with
+`gen_ai.prompt` and `gen_ai.completion`.
 The GenAI conventions of OpenTelemetry store messages as JSON; older versions have one event per message. Vercel's AI
 SDK has its own names. The fallback is the span's whole input and output.
 
 By default, SDKs keep 128 attributes per span, so a long history loses its first messages.
 
-Tool spans supply results that are missing from later model calls, and show which calls failed. A span matches a call by
-call ID. Without one, it matches the same agent's next run of that tool, between the answer with the call and the next
-model call.
+Tool spans supply results that are missing from later model calls, and show which calls failed. A tool span is matched
+with a call by call ID. If the span has no call ID, it must be the same agent's next span for that tool, and start
+between the model call that made the tool call and the next model call.
 """
 
 from collections import defaultdict, deque
@@ -104,7 +105,7 @@ def _with_messages(call: LoggedCall, span: OtelSpan) -> LoggedCall:
         inputs = [{"role": "system", "content": system}, *inputs]
     prompt = [message for row in inputs if (message := parse_lenient_message(row, "user")).parts]
     answers = [message for row in outputs if (message := parse_lenient_message(row, "assistant")).parts]
-    used = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # there, each message is a choice
+    used = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # in it, each message is a choice
     call = call._replace(input_messages=prompt, output_messages=answers[:used], alternatives=answers[used:])
     return call._replace(is_truncated=_lowest_index(attributes, "llm.input_messages.") > 0)
 
@@ -114,7 +115,7 @@ def _first_value(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 
 def _decode_json(value: Any) -> Any:
-    """Decode a value that can be JSON text."""
+    """Decode a value if it is JSON text. Return other values unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     try:
@@ -124,7 +125,7 @@ def _decode_json(value: Any) -> Any:
 
 
 def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
-    """Find messages in a value: a list, an object that contains one, a single message or plain text."""
+    """Find messages in a value: a list, an object that contains a list, one message, or plain text by role `plain`."""
     value = _decode_json(value)
     if isinstance(value, list):
         return [row for row in map(_decode_json, value) if isinstance(row, dict) and has_message_content(row)]
@@ -151,7 +152,7 @@ def numbered_attributes(attributes: Mapping[str, Any], prefix: str) -> list[Any]
 
 
 def _unflatten(entries: Iterable[tuple[str, Any]]) -> Any:
-    """Convert dotted names to nested objects, and numbers in them to lists."""
+    """Convert dotted names to nested objects. An object whose keys are numbers becomes a list."""
     root: dict[str, Any] = {}
     for key, value in entries:
         *path, last = key.split(".")
@@ -210,7 +211,7 @@ def _from_ai_sdk(attributes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _from_events(span: OtelSpan, *, choice: bool) -> Iterator[dict[str, Any]]:
-    """Yield the messages in a span's events: the model's choices or the prompt."""
+    """Yield the messages in a span's events: the model's answers if `choice` is True, else the prompt."""
     attached = as_list(_decode_json(span.attributes.get("events")))
     events = [SpanEvent(text_at(event, "event.name"), event) for event in attached if isinstance(event, dict)]
     for name, attributes in (*span.events, *events):
@@ -249,12 +250,12 @@ def _get_conversation_id(span: OtelSpan) -> str:
 
 
 def get_span_agent_name(span: OtelSpan) -> str:
-    """Return the name of the agent, or an empty string."""
+    """Return the name of a span's agent, or an empty string."""
     return as_text(_first_value(span.attributes, _AGENT_NAME_KEYS))
 
 
 def _parse_usage(span: OtelSpan) -> Usage | None:
-    """Return the usage of a model call. The input includes cached tokens, unless there are more of those than input."""
+    """Return the usage of a model call. The input count includes cached tokens, unless the cached tokens exceed it."""
     counts = {name: _parse_token_count(_first_value(span.attributes, keys)) for name, keys in _USAGE_KEYS.items()}
     if not (counts["input"] or counts["output"]):
         return None
@@ -290,7 +291,7 @@ class OtelToolSpans:
                 self._unmatched_spans[agents[0].key if agents else span.trace_id, name].append(span)
 
     def attach_results(self, conversation: CallThread) -> tuple[list[History], dict[str, str]]:
-        """Return the conversation with the tools' results, and the call that each tool span answers."""
+        """Return the histories with results from tool spans, and the call ID that each span answers, by span key."""
         following = [*conversation.model_calls[1:], None]
         next_calls = {call.number: after for call, after in zip(conversation.model_calls, following, strict=True)}
         calls_by_span: dict[str, str] = {}
@@ -311,7 +312,7 @@ class OtelToolSpans:
         return histories, calls_by_span
 
     def _next_span(self, call: LoggedCall, following: LoggedCall | None, name: str) -> OtelSpan | None:
-        """Take the next run of a tool between a model call and the following one."""
+        """Take the next span of a tool that starts between a model call and the following one."""
         waiting = self._unmatched_spans.get((call.agent_key, name))
         while waiting and waiting[0].start and call.start and waiting[0].start < call.start:
             waiting.popleft()
@@ -342,13 +343,13 @@ def _mark_failed(part: Part, failed: Collection[str]) -> Part:
 
 
 def _tool_identity(span: OtelSpan) -> tuple[str, str]:
-    """Return the name of a tool and, if known, the ID of the call."""
+    """Return the tool's name and the call ID in a tool span. The ID is empty if the span has none."""
     name = as_text(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
     return name, as_text(_first_value(span.attributes, _CALL_ID_KEYS))
 
 
 def _make_result(span: OtelSpan, call_id: str, name: str) -> ToolResult | None:
-    """Return the result in a tool span, or the error of a failed one."""
+    """Return the result in a tool span. If a failed span has no result, return its error."""
     content = _first_value(span.attributes, _RESULT_KEYS)
     if content is None:
         content = next((row["content"] for row in _from_events(span, choice=True) if row.get("content")), None)

@@ -1,8 +1,8 @@
 """Agent traces as OpenTelemetry spans: the span of a model call contains the call's whole prompt.
 
-Calls of one agent span or conversation ID are joined to conversations (`stitching`). The main conversation of an agent
-is the one with the most calls. Its other calls (for a plan, a summary) are children, and so are agents inside other
-agents. Messages that a child repeats from its parent's conversation are carried.
+Calls with the same agent span or conversation ID are joined into conversations (`stitching`). The main conversation of
+an agent is the one with the most calls. The agent's other conversations (such as a call for a plan or a summary) become
+children, and so do agents inside other agents. Messages that a child repeats from its parent are carried.
 """
 
 from bisect import bisect_right
@@ -42,7 +42,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _stitch_conversations(source: SourceFile, tree: SpanTree) -> list[CallThread]:
-    """Join all model calls to conversations."""
+    """Join all model calls into conversations."""
     stitcher = ThreadStitcher(source.file)
     truncated = empty = 0
     covered: set[str] = set()
@@ -68,7 +68,7 @@ def _stitch_conversations(source: SourceFile, tree: SpanTree) -> list[CallThread
 
 
 def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, covered: set[str]) -> Iterator[LoggedCall]:
-    """Yield agent spans that have messages although their model spans have none, the latest first."""
+    """Yield calls made from agent spans that have messages while their model spans have none, the latest first."""
     for span in reversed(tree.spans):
         if span.kind != "agent" or span.key in covered:
             continue
@@ -90,7 +90,7 @@ def _try_model_call(source: SourceFile, span: OtelSpan, tree: SpanTree) -> Logge
 
 
 class _ConversationTree:
-    """The conversations of a file, linked by the agents that led them."""
+    """The conversations of a file, linked as parents and children by their agent spans."""
 
     def __init__(self, source: SourceFile, tree: SpanTree, conversations: Sequence[CallThread]) -> None:
         self._source = source
@@ -165,7 +165,7 @@ class _ConversationTree:
         )
 
     def _count_records(self, conversation: CallThread) -> dict[str, int]:
-        """Count the spans of a conversation's traces; the first of several conversations in a trace gets them all."""
+        """Count the spans in a conversation's traces by kind. Count each trace only for its first conversation."""
         traces = dict.fromkeys(call.trace_id for call in conversation.model_calls)
         return dict(sum((self._records.pop(trace, Counter()) for trace in traces), Counter()))
 
@@ -174,7 +174,7 @@ class _ConversationTree:
         return span if span and span.kind == "agent" else None
 
     def _assign_id(self, conversation: CallThread, *, is_side: bool) -> str:
-        """Return the first unused ID of the conversation, its trace, its agent span and its first span."""
+        """Return the first unused ID of these: the conversation, its trace, its agent span and its first span."""
         first = conversation.model_calls[0]
         span_id = self._spans_by_number[first.number].id
         agent = None if is_side else self._find_agent_span(conversation)
@@ -185,7 +185,7 @@ class _ConversationTree:
         return chosen
 
     def _find_spawning_call(self, child: CallThread, timeline: "OtelCallTimeline | None") -> str:
-        """Return the call that started an agent: the one whose tool span contains it, else the one before it."""
+        """Return the ID of the call that started an agent: the call whose tool span contains it, else one before it."""
         agent = self._find_agent_span(child)
         if agent is None or timeline is None or self._main_by_agent[child.agent_key] is not child:
             return ""
@@ -195,12 +195,12 @@ class _ConversationTree:
 
 
 class OtelCallTimeline:
-    """The calls of a conversation by time."""
+    """Model calls of a conversation in time order, each with its tool calls."""
 
     def __init__(
         self, conversation: CallThread, histories: Iterable[History], calls_by_span: Mapping[str, str]
     ) -> None:
-        """`calls_by_span`: the call that each tool span answers."""
+        """Index the calls. `calls_by_span` maps the key of each tool span to the ID of the call that it answers."""
         self.calls_by_span = calls_by_span
         self._model_calls = [call for call in conversation.model_calls if call.start]
         self._tool_calls: dict[int, list[ToolCall]] = defaultdict(list)
@@ -209,7 +209,10 @@ class OtelCallTimeline:
                 self._tool_calls[conversation.calls_by_message_id[message.id].number] += message.calls
 
     def find_call_before(self, agent: OtelSpan) -> str:
-        """Return the only call of the last answer before an agent's start, or the call with the agent's name."""
+        """Return the ID of the call in the last answer before an agent's start, or an empty string.
+
+        If the answer has several calls, return the only one with the agent's name.
+        """
         count = bisect_right(self._model_calls, agent.start, key=attrgetter("start")) if agent.start else 0
         calls = self._tool_calls[self._model_calls[count - 1].number] if count else []
         named = [call for call in calls if call.name == get_span_agent_name(agent)]
@@ -217,7 +220,7 @@ class OtelCallTimeline:
 
 
 def _select_main_conversations(conversations: Iterable[CallThread]) -> dict[str, CallThread]:
-    """Return each agent's main conversation: the one with the most calls, then the longest."""
+    """Return each agent's main conversation: the one with the most calls or, among equals, the longest."""
     best: dict[str, tuple[int, int, CallThread]] = {}
     for conversation in conversations:
         for agent_key, count in Counter(call.agent_key for call in conversation.model_calls).items():
@@ -227,7 +230,7 @@ def _select_main_conversations(conversations: Iterable[CallThread]) -> dict[str,
 
 
 def _mark_repeated(conversation: CallThread, parent: CallThread) -> None:
-    """Mark messages of a side conversation that repeat its parent's."""
+    """Mark messages of a side conversation as carried if they repeat messages of its parent."""
     for index, entry in enumerate(conversation.entries):
         is_answer = any(message.usage or message.model for message in entry.messages)
         if entry.text_fingerprint in parent.known_fingerprints and not is_answer:

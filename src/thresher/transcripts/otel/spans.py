@@ -1,8 +1,8 @@
 """Parse the spans of a trace from any common file layout.
 
 Layouts: trees of spans (TRAIL); OTLP as one document or one export per line, including logs; flat spans of the SDK's
-console exporter, Phoenix or Langfuse, as a list, one per line or concatenated. Tables map each layout's field names.
-Parsed spans are sorted by time and have flat attributes with dotted names.
+console exporter, Phoenix or Langfuse, as a list, one per line or concatenated. Constants list each field's names in all
+layouts. Parsed spans are sorted by time and have flat attributes with dotted names.
 """
 
 import json
@@ -40,7 +40,7 @@ _KIND_WORDS: dict[SpanKind, str] = {
     "tool": "tool execute_tool ai.toolcall",
 }
 _KINDS_BY_WORD: dict[str, SpanKind] = {word: kind for kind, words in _KIND_WORDS.items() for word in words.split()}
-"""Kinds by the lower-case names that the vocabularies use for them."""
+"""Span kinds by the lower-case words that instrumentation libraries use for them."""
 _KIND_KEYS = (
     *("openinference.span.kind", "gen_ai.operation.name", "langfuse.observation.type", "traceloop.span.kind"),
     *("gen_ai.span.kind", "llm.request.type", "ai.operationId", "span_kind", "type"),
@@ -52,11 +52,11 @@ _KINDS_BY_ATTRIBUTE_PREFIX: dict[str, SpanKind] = {
     "pydantic_ai.all_messages": "agent",
     "all_messages_events": "agent",
 }
-"""Kinds by the prefixes of attribute names, for spans that do not name their kind."""
+"""Span kinds by prefixes of attribute names, for spans that do not name their kind."""
 MAX_SNIFFED_SPANS = 200
-"""Number of spans to check when detecting the format."""
+"""Maximum number of spans to check when detecting the format."""
 MAX_PROBED_LINES = 2000
-"""Number of lines to parse when searching for a first span."""
+"""Maximum number of lines to parse when searching for the first of several concatenated objects."""
 MAX_SPAN_DEPTH = 100
 """Maximum number of ancestors to check. Parents can form a cycle."""
 _ATTRIBUTE_PREFIXES = ("openinference.", "gen_ai.", "llm.", "traceloop.", "langfuse.", "ai.")
@@ -87,9 +87,9 @@ class OtelSpan(NamedTuple):
     events: tuple[SpanEvent, ...]
     resource: dict[str, Any]
     number: int
-    """Number in the file."""
+    """Number of the span in the file."""
     line: int
-    """Line in the file, or the number in a document."""
+    """Line in the file or, in a document, the number of the span."""
 
     @property
     def key(self) -> str:
@@ -152,7 +152,7 @@ _LENIENT_DECODER = json.JSONDecoder(strict=False)
 
 
 def _read_concatenated_json(source: SourceFile) -> Iterator[Any]:
-    """Yield objects that span many lines, as the console exporter prints them, with other output in between."""
+    """Yield JSON objects of many lines each, as the console exporter prints them. Skip other output between them."""
     skipped = 0
     for piece in _OBJECT_START.split(_decode_lines(line for _, line in source.lines())):
         end = 0
@@ -256,7 +256,7 @@ def _merge_attributes(wire: dict[str, Any]) -> dict[str, Any]:
     for key in _ATTRIBUTE_KEYS:
         merged |= _flatten_attributes(wire.get(key))
     merged |= {key.removeprefix("attributes."): value for key, value in wire.items() if key.startswith("attributes.")}
-    if "traceId" in wire and "input" in wire:  # Langfuse uses fields of the span itself
+    if "traceId" in wire and "input" in wire:  # Langfuse stores these values in fields of the span
         names = {"input": "input.value", "output": "output.value", "model": "gen_ai.request.model"}
         merged |= {name: wire[key] for key, name in names.items() if wire.get(key) is not None}
         usage = dict_at(wire, "usageDetails") or dict_at(wire, "usage")
@@ -344,7 +344,7 @@ def _end_from_duration(start: datetime | None, duration: Any) -> datetime | None
 
 
 def sniff_spans(source: SourceFile) -> int:
-    """Match spans; score higher if they use a vocabulary of model calls, or are an OTLP export."""
+    """Match spans with attributes of a known vocabulary. Give a lower score to an OTLP export without them."""
     document = source.document
     values = [document] if document is not None else [value for value in source.head if isinstance(value, dict)]
     values = values or ([] if source.is_database else _peek_printed_json(source))
