@@ -1,8 +1,8 @@
 """Replay a recorded conversation call by call: the input of a strategy.
 
-A `ReplayConversation` contains everything up to the current call as rows: one assistant turn, one tool result, or one
-other message. Each row has one `RequestPiece` per part, with its text and token count. A strategy that keeps a row
-sends the row's own pieces, so thinking or images that a library's message type cannot represent still count, and no
+A `ReplayConversation` contains everything up to the current call as rows. A row is one assistant turn, one tool result,
+or one other message. Each row has one `RequestPiece` per part, with its text and token count. A strategy that keeps a
+row sends the row's own pieces, so thinking or images that a library's message type cannot represent still count, and no
 strategy looks cheaper because of a lossy conversion. Only rewritten rows are counted again. Equal pieces are the same
 object, so requests can be compared by identity.
 """
@@ -33,7 +33,7 @@ class RequestPiece:
 
 RequestPieces = Sequence[RequestPiece]
 RequestBuilder = Callable[[float | None], RequestPieces]
-"""Return the request to send, given the time of the call. Its content comes from the `ReplayConversation`."""
+"""Function that returns the request to send at the time of a call, built from the `ReplayConversation`."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,7 +133,7 @@ class ReplayConversation:
         return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in chain.from_iterable(rows))]
 
     def rewrite_row(self, row: ConversationRow, text: str) -> tuple[RequestPiece, ...]:
-        """Replace the text of a row and return its pieces; parts without text stay."""
+        """Return the pieces of a row with its texts or its result replaced by `text`; the other parts stay."""
         old = row.parts[0]
         has_overhead = row.pieces[0].tokens > self.token_weights.part(old)
         new: Part = ToolResult(old.call_id, (Text(text),)) if isinstance(old, ToolResult) else Text(text)

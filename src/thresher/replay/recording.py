@@ -2,7 +2,7 @@
 
 A recording is repaired and encoded in the dialect of its vendor, because content that the dialect cannot represent was
 never sent. In that dialect every request is a prefix of the next one, so one list of rows and a list of stops
-represents them all. If a dialect merges the rows before and after a call, that call has no request of its own and is
+represents all of them. If a dialect merges the rows before and after a call, that call has no separate request and is
 skipped.
 """
 
@@ -23,14 +23,14 @@ from thresher.tokens.weights import find_model_name
 from thresher.window.request import resolve_window_dialect
 
 COUNTER = "estimate"
-"""Token counter of a replay. It estimates, because each strategy sends thousands of requests."""
+"""Token counter of a replay: a fast estimate, because each strategy sends thousands of requests."""
 
 
 class Recording(Struct, frozen=True):
     """One conversation, ready to replay."""
 
     trace: Trace
-    """One message per row, after the messages that the dialect stores outside the rows."""
+    """The trace of the encoded history: the messages outside the rows, then one message per row."""
     dialect: str
     model: str
     token_weights: TokenWeights
@@ -91,7 +91,7 @@ def _find_request_stops(
         counts = dict(zip(cuts[1:], accumulate(map(len, chunks)), strict=True))
         yield from ((call, counts[call.stop]) for call in requests)
         return
-    # The encoding of a row depends on the rows before it here, so encode each request separately.
+    # Here the encoding of a row depends on the rows before it, so encode each request separately.
     for call in requests:
         prefix = _emit_rows(whole, 0, call.stop, dialect)
         if prefix == list(rows[: len(prefix)]):

@@ -6,7 +6,7 @@ visible to the call contains it:
 - G: a phrase of ten consecutive words, at least five of them with three letters or more, in text that the call writes,
   runs or says. Phrases do not overlap, and text that the same call quotes as old text is excluded;
 - I: an identifier of at least six characters with an underscore, a digit or an inner capital (but not all capitals), a
-  hexadecimal number of at least seven digits, or a number of at least four. Only arguments count;
+  hexadecimal number of at least seven digits, or a decimal number of at least four. Only arguments count;
 - P: the last two components of a path with a file extension.
 A candidate is ignored if more than 15 % of the blocks (and more than six) contain it, since it then identifies nothing.
 A candidate of kind G, I or P is also ignored if the agent wrote it first. This is definition v1. Published results
@@ -103,7 +103,7 @@ _PATCH_HEADER = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |@@)", re.MU
 
 
 def _extract_call_texts(call: ToolCall) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the texts that a call removes, and those that it writes or runs."""
+    """Return the texts that a call removes, and the texts that it writes or runs."""
     use = describe_tool_call(call)
     if use.category != "file_edit":
         return (), (use.command,)
@@ -207,7 +207,7 @@ class ReferenceIndex:
 
 
 def _required_keys(kind: ReferenceKind, text: str) -> set[str]:
-    """Return the index keys that every match has. The outer words of a line may be parts of longer words there."""
+    """Return the index keys that every match has. The outer words of a line may be parts of longer words in a match."""
     if kind in "IP":
         return {text}
     words = _WORD.findall(text)

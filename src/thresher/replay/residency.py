@@ -2,8 +2,8 @@
 
 A reference is a hit if a text of the request contains it verbatim. It is recoverable if it is not a hit but the request
 shows how to get it: a placeholder for a text that contains it, or the call whose result contained it. Otherwise it is
-lost. A turn is served when all its references are hits. For the others, the model must refetch the smallest block that
-contains them.
+lost. A turn is served when all its references are hits. For each reference that is not a hit, the model must refetch
+the smallest block that contains it.
 
 Consecutive requests share nearly all their texts, so each text is inspected once. A text that equals a block counts as
 that block; any other text (truncated, summarized) is added to an index.

@@ -10,7 +10,7 @@ the interval. All strategies share the same draws, so differences are paired. A 
 infinitely many tokens. The draws are of sessions and not of projects, so they say nothing about projects that are not
 in the data.
 
-A session that a strategy could not take counts neither for it nor for its comparisons.
+If a strategy could not process a session, its figures and its comparisons exclude that session.
 """
 
 from collections import Counter
@@ -29,15 +29,16 @@ from thresher.replay.simulate import ReplayTotals
 from thresher.replay.strategies.upper_bound import MinimumCost, most_served
 
 TARGET_SERVED_SHARE = 0.95
-"""The share of calls that has to be served."""
+"""Required share of served calls among the calls with references."""
 DRAWS = 400
 SEED = 5
 SERVED_TOLERANCE = 1e-6
 FULL_HISTORY = "full"
 """The strategy that all costs are relative to."""
 WINDOW_BASELINE = "newest-batched"
+"""The upper end of the gap: a baseline without any policy."""
 ORACLE_BASELINE = "oracle-batched"
-"""The two ends of the gap: a baseline without any policy, and one that knows the future."""
+"""The lower end of the gap: a baseline that knows the future."""
 
 
 class StrategySetting(NamedTuple):
@@ -59,7 +60,7 @@ class BudgetScore(Struct, frozen=True, kw_only=True):
     calls: int
     tokens_per_turn: float
     served: float
-    """Share of the calls with references whose request contained all of them."""
+    """Share of the calls with references whose request contained all their references."""
     hit_share: float
     """Mean share of references that are hits, over the calls with references."""
     hit_share_by_kind: dict[str, float]
@@ -69,17 +70,19 @@ class BudgetScore(Struct, frozen=True, kw_only=True):
     refetch_share: float
     """Share of calls that had to refetch something."""
     cost: float
+    """Cost without refetches, relative to the full history of the same sessions."""
     cost_with_refetch: float
-    """`cost` and `cost_with_refetch` are relative to the full history of the same sessions."""
+    """Cost with refetches, relative to the full history."""
     replan_share: float
+    """Share of calls with a replan."""
     warm_replan_share: float
-    """`replan_share` and `warm_replan_share` are shares of the calls."""
+    """Share of calls with a replan while the cache was warm."""
     decision_milliseconds: float
-    """Time to build a request."""
+    """Mean time to build a request."""
 
 
 class IntervalEstimate(Struct, frozen=True):
-    """A figure and its 95 % interval. None means that the target was not reached, for the figure and for either end."""
+    """A figure and its 95 % interval. The figure or an end is None if the target was not reached."""
 
     value: float | None
     interval: tuple[float | None, float | None] | None = None
@@ -99,7 +102,7 @@ class BudgetCurve(Struct, frozen=True):
 
     @property
     def best(self) -> BudgetScore | None:
-        """The smallest budget that serves enough, or else the one that serves most."""
+        """The score of the smallest budget that serves enough; if none does, of the budget that serves most."""
         enough = [score for score in self.scores if score.served >= TARGET_SERVED_SHARE]
         if enough:
             return min(enough, key=lambda score: (score.budget or inf, score.tokens_per_turn))
@@ -159,7 +162,7 @@ class ScoreCalculator:
 
     @property
     def strategy_names(self) -> list[str]:
-        """The strategies in the order of the request."""
+        """The strategies, in the order of the settings."""
         return list(dict.fromkeys(setting.name for setting in self._totals))
 
     def curve(self, name: str) -> BudgetCurve:
@@ -179,9 +182,7 @@ class ScoreCalculator:
     def gap_closed(
         self, name: str, *, window: str = WINDOW_BASELINE, oracle: str = ORACLE_BASELINE
     ) -> IntervalEstimate | None:
-        """Return how much of the gap in T95 between the window and the oracle a strategy closes; None if one is
-        missing.
-        """
+        """Return the share of the gap in T95 between window and oracle that a strategy closes, or None if unknown."""
         if not {name, window, oracle} <= set(self.strategy_names):
             return None
         names = (name, window, oracle)
@@ -192,7 +193,7 @@ class ScoreCalculator:
             return None
         gaps = [_compute_gap(*draw) for draw in zip(*draws, strict=True)]
         known = [gap for gap in gaps if gap is not None]
-        # A draw without a gap between the two ends says nothing. If such draws are common, there is no interval.
+        # Ignore draws without a gap between the two ends. If they are common, there is no interval.
         interval = compute_interval(known) if len(known) > 0.9 * len(gaps) else None
         return IntervalEstimate(value if isfinite(value) else None, interval)
 

@@ -1,8 +1,8 @@
 """Replay one recording with one strategy: what each request contained, the refetches, and the cost.
 
 If a request lacks text that its call used, the smallest block that contains it is refetched by a simulated extra call.
-The block is appended to the request, and the strategy finds it in its history from then on. These extra calls do not
-count as calls; they only add to the refetch cost.
+The block is appended to the conversation, so the strategy sees it at the next call. Extra calls add to the refetch cost
+only; they do not count as calls.
 """
 
 from collections import Counter
@@ -19,15 +19,16 @@ from thresher.store import ContentStore, InMemoryContentStore
 
 
 class Strategy(Struct, frozen=True):
-    """A named way to keep requests small. `start` runs once per recording and returns the function that builds each
-    request.
+    """A named way to keep requests small.
+
+    `start` runs once per recording and returns the function that builds each request.
     """
 
     name: str
     start: Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]
-    """Only an oracle uses the checker: it knows the future references."""
+    """Only oracles use the checker, because it knows the references of future calls."""
     budget: int | None = None
-    """The budget that a curve is drawn over; None if the strategy has none."""
+    """The token budget; None if the strategy takes none."""
 
 
 class ReplayTotals(Struct, kw_only=True):
@@ -36,25 +37,25 @@ class ReplayTotals(Struct, kw_only=True):
     calls: int = 0
     tokens: int = 0
     calls_with_references: int = 0
-    """Calls that reuse earlier text."""
+    """Number of calls that reuse earlier text."""
     served: int = 0
-    """Calls with references whose request contained all of them."""
+    """Number of calls with references whose request contained all their references."""
     calls_with_quotes: int = 0
-    """Calls that reuse lines or long phrases (kinds E and G), which no list of names can contain."""
+    """Number of calls that reuse lines or long phrases (kinds E and G), which a list of names does not contain."""
     calls_with_all_quotes: int = 0
-    """Calls with quotes whose request contained all of them."""
+    """Number of calls with quotes whose request contained all their quotes."""
     hit_share_sum: float = 0.0
-    """Sum over the calls with references: the share of references that are hits."""
+    """Sum of the share of hits among the references of each call with references."""
     references: dict[str, int] = field(default_factory=dict)
-    """References by kind."""
+    """Number of references by kind."""
     hits: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     refetch_calls: int = 0
-    """Calls that had to refetch something."""
+    """Number of calls that had to refetch something."""
     replans: int = 0
-    """Requests that do not extend the previous one."""
+    """Number of requests that do not extend the previous request."""
     warm_replans: int = 0
-    """Replans while the cache was warm."""
+    """Number of replans while the cache was warm."""
     cost: float = 0.0
     refetch_cost: float = 0.0
     seconds: float = 0.0
@@ -78,7 +79,7 @@ def replay_recording(
     checker: ResidencyChecker | None = None,
     store: ContentStore | None = None,
 ) -> ReplayTotals:
-    """Replay a recording and return the totals. Several strategies may share a checker and the store behind it."""
+    """Replay a recording and return the totals. Several strategies may share a checker and its store."""
     store = InMemoryContentStore() if store is None else store
     checker = ResidencyChecker(recording.trace, store=store) if checker is None else checker
     totals = ReplayTotals()
@@ -95,7 +96,7 @@ def replay_requests(
     build_request = strategy.start(conversation, checker)
     at = 0.0
     for number, call in enumerate(recording.trace.calls):
-        # An unrecorded time counts as no time passed: neither the meter nor a window may use the real clock.
+        # If a time is not recorded, reuse the previous one: neither the meter nor a window may use the real clock.
         at = at if call.time is None else call.time
         conversation.advance(call.stop)
         start = perf_counter()

@@ -11,7 +11,7 @@ reference definition, the version and source of this package, prices, settings, 
 Restarting the same sweep reads those lines and runs the rest; it ignores an incomplete line. The file is deleted when
 the sweep is complete.
 
-Unreadable files and strategies that raise are reported, and the other units still run.
+If a file is unreadable or a strategy raises an error, the failure is reported and the other units still run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,11 +51,11 @@ from thresher.store import InMemoryContentStore
 from thresher.transcripts import read_all
 
 MIN_RECORDED_CALLS = 15
-"""Skip recordings with fewer calls: they say too little."""
+"""Minimum number of calls in a recording; the sweep skips shorter recordings."""
 BUDGETS_PER_UNIT = 2
 """Number of budgets of a policy in one unit."""
 MAX_RESUME_AGE_SECONDS = 30 * 24 * 3600
-"""Maximum age in seconds of another sweep's checkpoint."""
+"""Age at which the checkpoints of other sweeps are deleted."""
 SweepProgress = Callable[[int, int], None]
 """Callback with the number of finished units and the total."""
 UnitFunction = Callable[[SweepUnit], UnitResult]
@@ -76,7 +76,7 @@ def sort_files_by_size(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _group_budgets(settings: Sequence[tuple[str, int | None]]) -> list[tuple[str, tuple[int | None, ...]]]:
-    """Return each strategy with the budgets of one unit. The full history always runs and is not included."""
+    """Return the strategy and budgets of each unit, without the full history, which always runs."""
     budgets_by_name: dict[str, dict[int | None, None]] = {}
     for name, budget in settings:
         if name != FULL_HISTORY:
@@ -91,7 +91,7 @@ def _group_budgets(settings: Sequence[tuple[str, int | None]]) -> list[tuple[str
 def compute_sweep_key(
     sizes: Mapping[Path, tuple[int, int]], names: Iterable[str], rates: Rates, settings: Settings
 ) -> str:
-    """Return a digest of everything that a figure depends on."""
+    """Return a digest of everything that affects the figures."""
     sources = Path(__file__).parents[1].rglob("*.py")
     policies = [path for name in names if (path := policy_file(name)) is not None]
     facts = (
@@ -328,7 +328,7 @@ def _collect_results(
         sessions={key: session.facts for key, session in sessions.items()},
         totals_by_setting=totals_by_setting,
         minimum_costs={key: session.minimum_costs for key, session in sessions.items()},
-        # Report a strategy that raises at every budget once.
+        # If a strategy raises the same error at several budgets, report it once.
         failures=list(dict.fromkeys(failure for result in results for failure in result.failures)),
         files=files,
         short=sum(result.short for result in full),

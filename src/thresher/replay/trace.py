@@ -1,9 +1,9 @@
 """Represent a recording as a sequence of model calls and the text that was visible to each.
 
-Every request of a history is a prefix of it: call t was sent all messages before its own first one. A trace therefore
-consists of the history, the stop of each request, and one block per text with the number of the first call that sees
-it. Text that a compaction carried over is visible to all calls of its segment and belongs to no call. Blocks exclude
-the line numbers that reading tools add, because they are not part of the file.
+Every request of a history is a prefix of the history: it ends before the first message that the call produced. A trace
+therefore consists of the history, the end of each request, and one block per text with the number of the first call
+that sees the text. Text that a compaction carried over is visible to all calls of its segment and belongs to no call.
+Blocks exclude the line numbers that reading tools add, because they are not part of the file.
 """
 
 import re
@@ -38,7 +38,7 @@ class RecordedCall(NamedTuple):
     time: float | None
     """Time of the response in seconds since 1970, if recorded."""
     stop: int
-    """The request is `history.messages[:stop]`."""
+    """Number of messages in the request, which is `history.messages[:stop]`."""
 
 
 class Trace(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Trace(Struct, frozen=True):
 
 
 def trace_session(session: Session) -> list[Trace]:
-    """Return the trace of each segment that has model calls, then those of the sub-agents."""
+    """Return the trace of each segment that has model calls, then the traces of the sub-agents."""
     name = f"{PurePath(session.file).name}#{session.id}"
     own = [trace_history(history, f"{name}/{number}") for number, history in enumerate(session.segments, 1)]
     inner = [trace for child in session.children for trace in trace_session(child)]
@@ -106,7 +106,7 @@ def _kind(message: Message, part: Part) -> TraceBlockKind:
 
 
 def block_text(part: Part) -> str:
-    """Return a part in the form in which it is searched. Images and unknown parts have no text."""
+    """Return the text of a part, in the form in which it is searched; images and unknown parts have none."""
     match part:
         case ToolResult():
             return strip_line_numbers(part.text)
@@ -119,7 +119,7 @@ def block_text(part: Part) -> str:
 
 
 def argument_values(arguments: str) -> list[str]:
-    """Return the strings and numbers in a call's arguments, without JSON escapes. Free text is one value."""
+    """Return the strings and numbers in a call's arguments, unescaped. Arguments that are not JSON are one value."""
     try:
         return list(_leaves(load_json(arguments)))
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ _NUMBERED_LINE = re.compile(rf"^{_LINE_NUMBER.pattern}", re.MULTILINE)
 
 
 def strip_line_numbers(text: str) -> str:
-    """Remove the line numbers of a reading tool: always `12→`, and `12: ` or similar if the lines count up."""
+    """Remove the line numbers of a reading tool: always `12→`, and `12: ` or similar if the numbers count up."""
     if "→" in text:
         text = _ARROW_NUMBER.sub("", text)
     return _strip_sequential_numbers(text) if _NUMBERED_LINE.search(text) else text

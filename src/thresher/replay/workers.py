@@ -1,4 +1,4 @@
-"""Initialization of sweep worker processes: leave Ctrl-C to the parent, and exit when the parent does."""
+"""Initialization of sweep worker processes: they exit on Ctrl-C and when the parent process ends."""
 
 import os
 from multiprocessing import parent_process

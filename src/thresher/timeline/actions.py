@@ -1,4 +1,4 @@
-"""Parse a tool call into file actions: which file it affects, and how its text changes.
+"""Parse a tool call into file actions. Each one names a file and, for edits, the change of the text.
 
 Agents encode an edit as an old and a new text, a list of such pairs, search/replace blocks, an insertion after a line,
 a patch, or a whole new text. An edit in any other form changes the file in an unknown way.
@@ -116,7 +116,7 @@ _TARGETS = ("destination", "destination_path", "dest", "target", "new_path", "to
 
 
 def parse_file_actions(link: ToolUse) -> Iterator[FileAction]:
-    """Yield the actions of a file tool's call. Of shell commands, it parses only those that apply a patch."""
+    """Yield the actions of a file tool's call, or of a shell command that applies a patch."""
     use = link.use
     if use.operation == "read":
         if use.path:
@@ -210,5 +210,5 @@ def _first_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str | None:
 
 
 def _texts(fields: dict[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
-    """Yield the text fields, with LF line ends, which are the only ones that reads show."""
+    """Yield the text fields with LF line ends, because the known texts have only these."""
     return (fields[key].replace("\r\n", "\n") for key in keys if isinstance(fields.get(key), str))

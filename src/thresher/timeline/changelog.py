@@ -1,7 +1,7 @@
 """Build a changelog of files over several sessions, with the reason for each change, in order of time.
 
-Reads and failed calls are not changes. The parent's entry lists a sub-agent's changes, so a sub-agent whose parent is
-among the sessions is skipped.
+Reads and failed calls are not changes. The changes of a parent session include those of its sub-agents, so a sub-agent
+whose parent is among the sessions is skipped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from thresher.timeline.tool_steps import seconds_of
 def build_changelog(
     sessions: Iterable[Session], *, since: datetime | None = None, until: datetime | None = None
 ) -> Changelog:
-    """Return the changes of the sessions. With `since` and `until`, keep those with a known time in between."""
+    """Return the changes of the sessions from `since` to `until`. A `since` also excludes changes without a time."""
     start, stop = seconds_of(since) if since else -inf, seconds_of(until) if until else inf
     ordered = sorted(sessions, key=lambda session: seconds_of(session.started))
     children = {_key(child) for session in ordered for child in session.children}

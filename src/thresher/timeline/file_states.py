@@ -1,8 +1,8 @@
 """Track the known text of every file through a session, and the gaps in that knowledge.
 
-Actions have numbers. Each file has two texts. `fresh` contains what was read or written since the last doubt; once it
-is the whole file, the state is exact again. `stale` is the last text before the doubt: edits apply to both, and if only
-the stale text is whole, it is the best known one.
+Actions have numbers. Each file has two texts. `fresh` contains the text read or written since the last gap opened; once
+it is the whole file, the state is exact again. `stale` is the last known text before that gap. Edits apply to both
+texts. If only the stale text is whole, it is the best known text.
 
 A gap covers the actions from the one that opened it up to the next one that shows or writes the whole file. If a read
 shows lines that differ from the known ones, the file changed outside the transcript at some time since it was last
@@ -62,8 +62,9 @@ class FileKnowledge(Struct):
     stale: PartialText = UNKNOWN_TEXT
     is_deleted: bool = False
     last_action: int = -1
-    """The last action that revealed something about the file, and its turn."""
+    """The last action that revealed something about the file."""
     last_turn: int = 0
+    """The turn of `last_action`."""
     invalidated_until: int = -1
     """The last action up to which folder invalidations were applied to this file."""
     gaps: list[KnowledgeGap] = []

@@ -2,8 +2,8 @@
 
 Reads show parts of a file, and edits change it in between. The text is therefore a list of runs; each has whole lines
 and the number of its first line. Adjacent runs are merged, and a run that starts at line 1 and reaches the end is the
-whole text. A replacement is searched inside runs. If no run contains it, lines after it may have moved, and only a run
-that starts at line 1 keeps its position.
+whole text. The old text of an edit is searched inside runs. If no run contains it, other lines may have moved, and only
+a run that starts at line 1 keeps its position.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class PartialText(NamedTuple):
             yield f"text after line {self.runs[-1].stop - 1 if self.runs else 0} never shown"
 
     def _ranges(self) -> Iterator[tuple[str, LineRun]]:
-        """Yield each run with the unknown range of lines before it, or an empty text."""
+        """Yield each run with the unknown range of lines before it, or an empty string if there is none."""
         previous_stop = 1
         for run in self.runs:
             yield format_line_range(previous_stop, run.first - 1) if run.first > previous_stop else "", run
@@ -75,7 +75,7 @@ def format_line_range(first: int, last: int) -> str:
 
 
 def _with_end(before: tuple[LineRun, ...], first: int, text: str) -> PartialText:
-    """Return runs whose last one ends the text, with or without a final line end."""
+    """Return a text whose last run reaches the end, with or without a final line end."""
     unfinished = bool(text) and not text.endswith("\n")
     return PartialText((*before, LineRun(first, f"{text}\n" if unfinished else text)), True, unfinished)
 
@@ -122,7 +122,7 @@ def _head(known: PartialText) -> PartialText:
 
 
 def insert_lines(known: PartialText, after: int, text: str) -> tuple[PartialText, bool]:
-    """Insert lines after a line (0: at the top). Also return whether it knows that position."""
+    """Insert lines after a line (0: at the top). Also return True if that position is in a known run."""
     text = text if text.endswith("\n") else f"{text}\n"
     for index, run in enumerate(known.runs):
         if run.first - 1 <= after < run.stop:
@@ -173,7 +173,7 @@ def _is_consistent(known: PartialText, seen: LineRun, *, ended: bool) -> bool:
                 return False
     last = _last_nonempty_line(known.runs[-1])
     if known.reaches_end and _last_nonempty_line(seen) > last:
-        return False  # the text ended earlier before
+        return False  # the known text ends before these lines
     if not ended:
         return True
     return last < seen.stop and (not known.reaches_end or last < seen.first or last == _last_nonempty_line(seen))

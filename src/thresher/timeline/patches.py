@@ -1,8 +1,8 @@
 """Parse and apply patches of the `*** Begin Patch` format.
 
-A hunk consists of lines to find and their replacement. It is searched after the previous hunk, first exactly and then
-with increasing tolerance for whitespace, as the tools that apply such patches do. The result is therefore the text that
-they wrote.
+A hunk consists of lines to find and their replacement. The lines are searched after the previous hunk, first exactly
+and then with increasing tolerance for whitespace. The tools that apply such patches do the same, so the result is the
+text that they wrote.
 """
 
 import re
@@ -19,7 +19,7 @@ class PatchHunk(NamedTuple):
     """Lines to find and their replacement."""
 
     context_lines: tuple[str, ...]
-    """Lines to find first, one after the other."""
+    """Lines to find before the old lines, one after the other."""
     old: tuple[str, ...]
     new: tuple[str, ...]
     at_end: bool = False
@@ -96,7 +96,7 @@ def apply_patch_hunks(text: str, hunks: Sequence[PatchHunk]) -> str | None:
 
 
 def _locate_hunk(rows: Sequence[str], hunk: PatchHunk, start: int) -> tuple[int, Sequence[str], Sequence[str]] | None:
-    """Find the old lines of a hunk. Also return both sides without a final empty line that the text does not have."""
+    """Return the position, old lines and new lines of a hunk, without a final empty line that the text lacks."""
     old, new = hunk.old, hunk.new
     at = _find(rows, old, start, at_end=hunk.at_end)
     if at is None and old[-1] == "":
@@ -106,7 +106,7 @@ def _locate_hunk(rows: Sequence[str], hunk: PatchHunk, start: int) -> tuple[int,
 
 
 def _find(rows: Sequence[str], wanted: Sequence[str], start: int, *, at_end: bool = False) -> int | None:
-    """Return the first match of some lines from a start line on, or the match at the end with `at_end`."""
+    """Return the first match of some lines from a start line on. With `at_end`, prefer a match at the end."""
     for look in _LINE_NORMALIZERS:
         # Match on joined text, which takes linear time for any lines.
         text = "".join(f"\n{look(row)}" for row in rows[start:]) + "\n"

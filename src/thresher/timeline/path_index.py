@@ -97,5 +97,5 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def relative_to_folder(path: str, folder: str) -> str:
-    """Return a path relative to a folder, if it is inside it."""
+    """Return a path relative to a folder, or the path itself if it is not in that folder."""
     return path[len(folder) + 1 :] if folder and path.startswith(f"{folder}/") else path

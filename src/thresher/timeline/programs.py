@@ -32,7 +32,7 @@ WRAPPERS = frozenset(
         *("pnpm exec", "npm exec", "yarn exec", "bundle exec", "hatch run"),
     )
 )
-"""Programs that only start the one that follows."""
+"""Programs that only start the program that follows them."""
 
 INTERPRETERS = _names("python node ruby php bash sh zsh fish deno bun ts-node tsx Rscript lua osascript")
 
@@ -59,7 +59,7 @@ FORMATTER_OPTIONS: dict[str, tuple[str, ...] | None] = {
     "lint-staged": None,
     "pre-commit": None,
 }
-"""Programs that rewrite files, and the arguments that make them do so; None: always."""
+"""Programs that rewrite files, and the arguments that make them do so. None means that they always rewrite."""
 
 RUNNERS = _names(
     "npm pnpm yarn bun make mise just task go cargo rake gradle mvn tox nox uv poetry deno composer dotnet mix swift"

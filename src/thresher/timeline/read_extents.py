@@ -1,4 +1,4 @@
-"""Parse the lines that a read shows, without line numbers, and whether they reach the end of the file.
+"""Parse the lines that a read shows: remove line numbers, and detect if the lines reach the end of the file.
 
 Every agent formats lines in its own way (`  12→text`, `12: text`, `00012| text`, plain) and adds text before and after
 them. If lines are omitted in the middle, truncated, or not numbered consecutively, the result is ignored: a wrong text
@@ -110,7 +110,7 @@ def _lines(text: str, extent: LineExtent, *, is_command: bool, counts: bool) -> 
         rows = rows[:-1]
     numbered = _strip_numbers(rows) if rows and (counts or not is_command) else None
     if numbered is not None and numbered[0] != extent.first_line:
-        numbered = None  # the file contains these numbers itself
+        numbered = None  # the numbers are part of the file
     first, rows = numbered or (extent.first_line, rows)
     at_end = ended is not None or (more is None and _reaches_end(rows, extent))
     if at_end and rows[-1:] == [""]:  # the final line end, numbered like a line

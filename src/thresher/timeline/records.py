@@ -16,7 +16,7 @@ _CHANGE_KEYS = {
     "added": "lines_added",
     "removed": "lines_removed",
 }
-"""JSON names, which have to be clear without these docstrings."""
+"""JSON names of fields. They are longer, because JSON has no docstrings."""
 
 
 class FileEvent(Struct, frozen=True, rename=_CHANGE_KEYS):
@@ -32,12 +32,13 @@ class FileEvent(Struct, frozen=True, rename=_CHANGE_KEYS):
     to: str = ""
     """The new path of a moved file."""
     why: str = ""
-    """The stated purpose of the call, or else the agent's last text before it."""
+    """The purpose that the call states; without one, the agent's last text before the call."""
     agent: str = ""
-    """The id of the sub-agent, if a sub-agent did it."""
+    """The id of the sub-agent that made the call; empty if the session's own agent made it."""
     added: int = 0
+    """Number of added lines, if known."""
     removed: int = 0
-    """Numbers of added and removed lines, if known."""
+    """Number of removed lines, if known."""
     failed: bool = False
 
 
@@ -49,8 +50,9 @@ class FileActivity(Struct, frozen=True, rename={"first": "first_turn", "last": "
     edits: int
     writes: int
     first: int
-    """The first and the last turn that touched the file."""
+    """The first turn that touched the file."""
     last: int
+    """The last turn that touched the file."""
     deleted: bool
     exact: bool
     """True if the file's final state is known."""
@@ -62,10 +64,10 @@ class FileState(Struct, frozen=True):
     path: str
     turn: int
     text: str | None
-    """None if nothing is known, or if the file is deleted, which is an exact state."""
+    """The known text; None if no text is known or the file is deleted."""
     exact: bool
     gaps: tuple[str, ...] = ()
-    """Reasons why the state is not exact. The text marks unknown lines too."""
+    """Reasons why the state is not exact. The text also marks unknown lines."""
 
 
 class ChangelogEntry(Struct, frozen=True, rename=_CHANGE_KEYS):
@@ -86,7 +88,7 @@ class FileChangelog(Struct, frozen=True):
     """All changes of one file, in order."""
 
     path: str
-    """Relative to the project's folder, if it is inside it."""
+    """The path, relative to the project's folder if the file is in that folder."""
     project: str
     entries: tuple[ChangelogEntry, ...]
 

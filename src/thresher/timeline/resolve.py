@@ -70,7 +70,7 @@ class ActionResolver:
     """Resolve steps to actions, with an index of the files named so far."""
 
     def __init__(self, text_of: Callable[[str], str | None]) -> None:
-        """`text_of` returns the current text of a file if known, to inspect scripts that run."""
+        """Start without known paths. `text_of` returns the current text of a file, if known, to inspect scripts."""
         self.paths = PathIndex()
         self._text_of = text_of
 
@@ -155,7 +155,7 @@ class ActionResolver:
         return self.paths.find_targets(target) or ([] if target.is_pattern else [target.path])
 
     def _find_removed(self, target: CommandTarget) -> list[str]:
-        """Like `_find_or_named`, but treat a name without an extension as an unknown folder."""
+        """Return the known files; without any, return the path as written if its name has an extension."""
         is_file = "." in posixpath.basename(target.path) and not target.is_pattern
         return self.paths.find_targets(target) or ([target.path] if is_file else [])
 

@@ -38,7 +38,7 @@ class CommandTarget(NamedTuple):
 
 
 class WriteEffect(NamedTuple):
-    """Write or append a text. It is None if it is unknown."""
+    """Write or append a text, which is None if unknown."""
 
     target: CommandTarget
     text: str | None
@@ -72,7 +72,7 @@ class UncertainEffect(NamedTuple):
 
     target: CommandTarget
     or_any_file: bool = False
-    """If no such file is known, the argument may mean something else, and any file may have changed."""
+    """True if any file may have changed when the target matches no known file."""
 
 
 class MentionEffect(NamedTuple):
@@ -127,7 +127,7 @@ class WorkingFolder:
 
 
 def parse_shell_effects(command: str, folder: str) -> Iterator[tuple[ShellEffect, bool]]:
-    """Yield the effects of a command in order, each with whether it certainly runs."""
+    """Yield the effects of a command in order, each with False if it may not run because it follows `||`."""
     working_folder = WorkingFolder(folder)
     for simple in parse_simple_commands(command):
         for effect in _command_effects(simple, working_folder):

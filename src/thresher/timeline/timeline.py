@@ -66,7 +66,7 @@ class Timeline:
         return file.best_known.text if file is not None and file.best_known.is_whole else None
 
     def files(self) -> tuple[FileActivity, ...]:
-        """Return every file with an event, in order of the first one."""
+        """Return every file that a successful call touched, in order of the first event."""
         events_by_path: dict[str, list[FileEvent]] = {}
         for event in self._events:
             for path in filter(None, (event.path, event.to) if not event.failed else ()):
@@ -82,7 +82,7 @@ class Timeline:
         return tuple(event for event in self._events if full in (event.path, event.to))
 
     def resolve_path(self, name: str) -> str:
-        """Return the path of the only file that matches a path or the end of one.
+        """Return the path of the only file whose path equals `name` or ends with it.
 
         `./name` refers to the session's folder. Raises `OptionError` if several files match, or none.
         """
@@ -100,7 +100,7 @@ class Timeline:
         raise OptionError(f"`{name}` matches {len(matches)} files: {listed}. Use a longer part of the path.")
 
     def file_state_at(self, path: str, *, turn: int | None = None) -> FileState:
-        """Return a file as of a turn (default: the last one): exact, or with its gaps."""
+        """Return the state of a file after a turn (default: the last turn), with the gaps if it is not exact."""
         full = self.resolve_path(path)
         last = self.turns if turn is None else turn
         tracker = FileStateTracker()

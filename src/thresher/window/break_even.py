@@ -1,8 +1,8 @@
 """Break-even analysis of a replan: the cost of breaking the prompt cache against the saving in every later request.
 
-A request that becomes `saved` tokens shorter from some message on has to write everything behind that message to the
-cache again. It saves the removed tokens in this request, and reading them in each later request. An early first
-message saves more but loses more of the cache. Further changes behind the first changed message are free.
+A replan that removes tokens from some message on must write everything after that message to the cache again. In
+return, this request and each later one contain fewer tokens. A replan that starts at an earlier message saves more
+tokens but loses more of the cache. Further changes after the first changed message cost nothing.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ class BreakEven(Struct, frozen=True):
     """Dollars that the replan saves in each later request."""
 
     def net_gain(self, further: int) -> float:
-        """Return the total saving after `further` more calls."""
+        """Return the saving over `further` more calls, minus the cost of the replan."""
         return self.saving_per_call * further - self.cost
 
 
 def compute_break_even(prices: Prices, start: int, before: int, saved: int, *, tokens: int, cached: int) -> BreakEven:
-    """Price the removal of `saved` tokens from message `start` on, which has `before` tokens in front of it."""
+    """Price the removal of `saved` tokens from message `start` on; `before` counts the tokens before that message."""
     unchanged = prices.request_cost(tokens, cached)
     changed = prices.request_cost(tokens - saved, min(cached, before))
     return BreakEven(start, saved, changed - unchanged, prices.read * saved / 1_000_000)
@@ -40,15 +40,15 @@ def find_best_break_even(
 ) -> BreakEven | None:
     """Return the most profitable first message for a replan, or None without offers.
 
-    An offer is a message index, the tokens before that message, and the tokens that it can save. Offers come in the
-    order of their messages.
+    An offer is a message index, the tokens before that message, and the tokens that can be removed from the message.
+    Offers are in the order of their messages.
     """
     lost_per_token = prices.write - prices.read
     best_gain, best, saved = 0.0, None, 0
     for start, before, removable in reversed(list(offers)):
         saved += removable
-        # Proportional to `BreakEven.net_gain`, without the minimum cacheable prefix: every call runs this over all
-        # old results.
+        # Proportional to `BreakEven.net_gain`. It ignores the minimum cacheable prefix to be fast, because every call
+        # runs this over all old results.
         gain = saved * (prices.write + prices.read * further) - lost_per_token * max(0, cached - before)
         if best is None or gain > best_gain:
             best_gain, best = gain, (start, before, saved)

@@ -1,4 +1,4 @@
-"""State of the provider's prompt cache between two calls, and the avoidable cost of reading from it.
+"""State of the provider's prompt cache between two calls, and the avoidable cost of re-reading removable tokens.
 
 The ledger stores the state with each call. A process that restarts or shares the ledger therefore knows whether the
 cache is still warm, and sends the same bytes for a request that was already sent.
@@ -14,7 +14,7 @@ from thresher.window.ledger import Ledger
 
 STATE_FACT_PREFIX = "state:"
 MAX_CONVERSATIONS = 8
-"""Conversations whose latest request stays in memory."""
+"""Maximum number of conversations whose latest request stays in memory."""
 
 
 class SentRequest(Struct, frozen=True):
@@ -30,7 +30,7 @@ class SentRequest(Struct, frozen=True):
 
 
 class PromptCacheState(Struct):
-    """Stored state of a conversation, in addition to its rows and edits. The ledger keeps the fields in this order."""
+    """State of a conversation that the ledger stores besides the replans. It stores the fields in this order."""
 
     last_sent_at: float = -inf
     """Time of the latest request."""
@@ -41,9 +41,9 @@ class PromptCacheState(Struct):
     avoidable_cost: float = 0.0
     """Cost of re-reading removable tokens since the last replan."""
     retry_above_tokens: int = 0
-    """Request size from which on another replan is worth trying."""
+    """Request size in tokens from which another replan is worth trying."""
     fruitless_attempts: int = 0
-    """Replans in a row that saved little or nothing."""
+    """Number of consecutive attempts to replan that saved little or nothing."""
     exceeds_budget: bool = False
     """True if no legal request fits the budget."""
 
@@ -55,7 +55,7 @@ class PromptCacheTracker:
         self._ledger = ledger
         self._conversation_key = ""
         self._is_model_changed = False
-        """True after a change of model, which has a cache of its own."""
+        """True after a change of model, until a conversation is loaded. Each model has its own cache."""
         self._last_requests: dict[str, SentRequest] = {}
         self.state = PromptCacheState()
 
@@ -65,7 +65,7 @@ class PromptCacheTracker:
         return self._last_requests.get(self._conversation_key)
 
     def switch_to(self, conversation: WindowConversation) -> None:
-        """Load the state of a conversation as the process that last sent a request for it left it."""
+        """Load the state of a conversation, which another process may have stored."""
         key = conversation_key(conversation)
         if key != self._conversation_key or self._ledger.is_shared:
             stored = None if self._is_model_changed else self._ledger.get_fact(key)
@@ -78,7 +78,7 @@ class PromptCacheTracker:
         self._conversation_key, self._is_model_changed = "", True
 
     def is_repeat(self, conversation: WindowConversation, now: float, life: float) -> bool:
-        """Return True if this request was just sent, so the same bytes are sent again."""
+        """Return True if the latest request had the same rows and prompt, and the cache has not expired since."""
         return (
             self.state.last_prefix_digest == conversation.prefix_digests[-1].hex()
             and self._has_same_prompt(conversation)
@@ -142,7 +142,7 @@ def _count_shared_rows(last: SentRequest, conversation: WindowConversation) -> i
 
 
 def conversation_key(conversation: WindowConversation) -> str:
-    """Return the key of a conversation and all its forks: the digest of everything before its first answer."""
+    """Return the key of a conversation and all its forks: the digest of the rows before the first answer."""
     received = conversation.received
     answer = next((index for index, message in enumerate(received) if message.role == "assistant"), len(received))
     return STATE_FACT_PREFIX + conversation.prefix_digests[max(0, answer - 1)].hex()

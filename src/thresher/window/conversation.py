@@ -21,9 +21,9 @@ from thresher.window.ledger import EditsByTarget, ReplanRecord
 from thresher.window.request import WindowRequest, digest_row, is_self_contained
 
 PLACEHOLDER_TOKENS = 45
-"""Approximate tokens of a placeholder; a smaller result is not worth replacing."""
+"""Approximate tokens of a placeholder. Only a result of more than twice this size is worth replacing."""
 DECAY_PER_CALL = 1.25
-"""Average decay of a result per model call: see the policy `decay`."""
+"""Average decay of a result per model call, in the units of the policy `decay`."""
 
 
 class RequestPrompt(Struct, frozen=True):
@@ -64,7 +64,7 @@ class EncodedRow(Struct, frozen=True):
 
 
 class WindowConversation:
-    """One conversation, which grows with new rows or is rebuilt where it took another branch."""
+    """One conversation. It grows with new rows, and the window rebuilds it after a replan or a change of its rows."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class WindowConversation:
             self._parsed = dict(parsed_before._parsed)
         self.received: list[Message] = []
         self._needs_joint_parsing = False
-        """True if rows without ids of their own are parsed together."""
+        """True if all rows must be parsed together, because a call or result has no id."""
         self.prompt = parse_request_prompt(request)
         self.received = self._parse_rows(request, 0)
         self._parsed = {digest: self._parsed[digest] for digest in request.row_digests if digest in self._parsed}
@@ -131,7 +131,7 @@ class WindowConversation:
             self._count_sent(index, message)
 
     def is_extended_by(self, request: WindowRequest) -> bool:
-        """Return True if a request holds this conversation, perhaps with more rows."""
+        """Return True if a request starts with the rows of this conversation and has the same prompt and dialect."""
         length = len(self.prefix_digests)
         return (
             request.prompt_digest == self.prompt_digest
@@ -141,7 +141,7 @@ class WindowConversation:
         )
 
     def messages_not_in(self, other: "WindowConversation") -> list[Message]:
-        """Return the messages from the first one on that differs from another conversation."""
+        """Return the messages after the prefix that this conversation shares with another one."""
         return self.received[count_shared_items(self.prefix_digests, other.prefix_digests) :]
 
     def extend(self, request: WindowRequest) -> list[Message]:
@@ -163,7 +163,7 @@ class WindowConversation:
         return new
 
     def build_request(self, request: WindowRequest) -> Any:
-        """Return the value to send: the request itself if nothing in it changes."""
+        """Return the value to send; this is the user's own object if nothing changes."""
         if self.is_untouched:
             return request.value
         rows = [request.rows[slot] if type(slot) is int else slot.row for slot in self.slots]
@@ -177,7 +177,7 @@ class WindowConversation:
         return {**kept, request.dialect.messages_field: rows}
 
     def result_age(self, result: ClearableResult) -> float:
-        """Estimate the decay of a result by the number of model calls since then."""
+        """Estimate the decay of a result from the number of model calls after it."""
         return (self._sent_calls - result.call_number) * DECAY_PER_CALL
 
     def sent_digests(self) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""The events of a window, and the failures of its helpers, which never stop the loop."""
+"""Events of a window, and failures of its summarizer, judge and ledger, which never stop the loop."""
 
 import warnings
 from collections import Counter
@@ -16,17 +16,17 @@ from thresher.window.ledger import LedgerError
 from thresher.window.telemetry import add_span_event
 
 MAX_EVENTS = 10_000
-"""Events that stay in memory."""
+"""Maximum number of events in memory."""
 
 
 class EventLog:
-    """Records events and passes each one to a callback."""
+    """Record events and pass each one to a callback."""
 
     def __init__(self, on_event: Callable[[WindowEvent], None] | None) -> None:
         self._on_event = on_event
         self.events: list[WindowEvent] = []
         self.failures: list[str] = []
-        """Failures of a summarizer or a judge, perhaps in the background; reported with the next call."""
+        """Failures of a summarizer or a judge. The current or the next call reports them."""
         self._model, self._time = "", 0.0
 
     def start_call(self, model: str, time: float) -> None:
@@ -34,7 +34,7 @@ class EventLog:
         self._model, self._time = model, time
 
     def _publish(self, event: WindowEvent) -> None:
-        """Record an event and call the callback, whose failure is only a warning."""
+        """Record an event and pass it to the callback; warn if the callback fails."""
         self.events.append(event)
         del self.events[:-MAX_EVENTS]
         add_span_event(event)
@@ -48,7 +48,7 @@ class EventLog:
     def report_replan(
         self, change: AppliedReplan, before: WindowConversation, after: WindowConversation, cost: float, read: float
     ) -> None:
-        """Report a change from one state of a conversation to another; `read` is the price of cached tokens."""
+        """Report a replan as the change between two states of a conversation; `read` is the price of cached tokens."""
         removed = (target for edit in change.new_edits for target in list_targets(edit))
         refusals = (refusal for refusal in change.plan.refused if refusal.reason not in UNREPORTED_REFUSALS)
         event = WindowEvent(

@@ -23,9 +23,15 @@ Trigger = Literal[
     "helper",
     "external",
 ]
-"""Reason for the timing: the replan pays off; the cache is cold; a new human message; the high water mark; the prefix
-changes anyway; the request exceeds the budget; a result is too large; the history was broken; no legal request fits;
-the store failed; a summarizer or a judge failed; another process decided, or the conversation was rewound."""
+"""Reason for an event.
+
+- `break_even`: re-sending removable tokens has cost as much as removing them.
+- `cold`: the cache has expired. `piggyback`: the prefix changes anyway. `boundary`: a new human message.
+- `high_water`: the request exceeds the high water mark. `emergency`: it exceeds the budget.
+- `oversized_result`: a new result is too large. `repair`: the history was broken.
+- `overflow`: no legal request fits. `store`: the content store or the ledger failed.
+- `helper`: a summarizer or a judge failed. `external`: another process or an earlier run decided on the replan.
+"""
 
 
 class WindowEvent(Struct, frozen=True, kw_only=True):
@@ -37,7 +43,7 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     """Seconds since the epoch."""
     model: str = ""
     calls_before: int = 0
-    """Model calls so far."""
+    """Number of model calls before this request."""
     tokens_before: int = 0
     tokens_after: int = 0
     first_changed: int = 0
@@ -77,7 +83,7 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
 
 
 class AppliedReplan(Struct, frozen=True):
-    """A replan that is in force: its trigger, its reason, and its new edits."""
+    """A replan that the window has applied, with its trigger, reason and new edits."""
 
     trigger: Trigger
     reason: str

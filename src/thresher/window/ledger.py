@@ -1,8 +1,9 @@
 """The ledger of a window: the edits of each conversation prefix, and a few named facts.
 
 A replan record holds the edits that were decided for one prefix of a conversation; its key is the digest of that
-prefix. A longer conversation uses the newest record along its prefixes. A rewind therefore finds the edits of that
-time, and a fork shares those of the common prefix. Each record stores only the difference to its parent record.
+prefix. A conversation uses the newest record of its longest prefix that has one. After a rewind, it therefore uses the
+edits of that time again, and a fork shares the edits of the common prefix. Each record stores only the difference to
+its parent record.
 
 The ledger is one SQLite database, in memory or in a file. Each replan is one row, written before the request is sent.
 After a crash the row is complete or absent. If two processes replan the same prefix at once, both use the first row.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 MAX_CACHED_REPLANS = 64
-"""Records that stay in memory; others are read again when needed."""
+"""Maximum number of records in memory; the ledger reads other records again when it needs them."""
 EditsByTarget = dict[Occurrence, Edit]
 """Active edits, indexed by the first part that each one targets."""
 RENAMED_EDIT_KINDS = {"stub": "replace", "cut": "truncate", "fold": "summarize"}
@@ -96,7 +97,7 @@ class Ledger:
     # --- replans -------------------------------------------------------------------------------------------------
 
     def latest_replan(self, chain: Sequence[bytes]) -> ReplanRecord | None:
-        """Return the latest replan for a conversation with these prefix digests."""
+        """Return the latest replan of the longest of these prefixes that has one."""
         self._refresh()
         if not self._numbers_by_prefix:
             return None
@@ -145,9 +146,9 @@ class Ledger:
         added: tuple[Edit, ...],
         removed: tuple[Occurrence, ...],
     ) -> tuple[ReplanRecord, bool]:
-        """Store a replan for the last of these prefixes.
+        """Store a replan for the last of these prefixes; return it and True.
 
-        If another process has stored one with the same key, return that one and False.
+        If another process has already stored a replan with the same key, return that replan and False.
         """
         serial = len(self._numbers_by_prefix.get(chain[-1], ()))
         parent = before.key if before else None
@@ -163,12 +164,12 @@ class Ledger:
     # --- facts ---------------------------------------------------------------------------------------------------
 
     def get_fact(self, name: str) -> Any:
-        """Return the fact of that name, or None."""
+        """Return the fact with this name, or None."""
         row = self._query("SELECT value FROM facts WHERE name = ?", (name,))
         return msgspec.json.decode(row[0][0]) if row else None
 
     def find_facts(self, prefix: str) -> dict[str, Any]:
-        """Return all facts whose names start with `prefix`, by the rest of the name."""
+        """Return all facts whose names start with `prefix`, indexed by the rest of the name."""
         bounds = (prefix, prefix + "\U0010ffff")
         rows = self._query("SELECT name, value FROM facts WHERE name >= ? AND name < ?", bounds)
         return {name[len(prefix) :]: msgspec.json.decode(value) for name, value in rows}

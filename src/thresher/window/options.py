@@ -30,28 +30,28 @@ class WindowOptions(PlanOptions, total=False):
     """Options of `Window`, besides its policy."""
 
     prices: Prices | None
-    """Prices of tokens. By default the model's prices."""
+    """Prices of tokens. By default, the model's prices."""
     store: ContentStore | None
-    """Store of removed content. By default the one in `THRESHER_HOME`."""
+    """Store of removed content. By default, the store in `THRESHER_HOME`."""
     ledger: str | Path | Ledger | None
-    """File for replans and facts, which several processes may share. By default they stay in memory."""
+    """Ledger of replans and facts, or its file, which several processes may share. By default, it stays in memory."""
     format: str | None
-    """Dialect of the messages. By default it is detected."""
+    """Dialect of the messages. By default, the window detects it."""
     thresholds: Thresholds | None
     """Conditions for a replan. By default the settings in `thresher.toml` and the environment apply."""
     on_overflow: OnOverflow
-    """If no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
+    """Action if no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
     cache_breakpoints: CacheBreakpointMode
-    """Anthropic's cache breakpoints: `"auto"` (default) places them in a request body for Claude that has none,
-    `"place"` also moves the user's own, `"leave"` changes none."""
+    """Placement of Anthropic's cache breakpoints. `"auto"` (default) adds them to a request body for Claude that has
+    none. `"place"` also moves the user's own breakpoints. `"leave"` changes none."""
     cache_ttl: CacheTtl
     """Lifetime of Anthropic's prompt cache: `"5m"` (default) or `"1h"`."""
     summarizer: Summarizer | None
-    """Writes summaries with a model. By default summaries need no model."""
+    """Function that writes summaries with a model. By default, the policies write them without a model."""
     summaries: SummaryTiming
-    """Timing of the summarizer: in the `"background"` (default), `"blocking"` the loop, or `"never"`."""
+    """Timing of the summarizer: it runs in the `"background"` (default), while `"blocking"` the loop, or `"never"`."""
     judge: Judge | None
-    """Decides which tool chains to keep; the loop waits for it."""
+    """Function that decides which tool chains to keep. The loop waits for its answer."""
     on_event: Callable[[WindowEvent], None] | None
     """Callback for each event."""
 

@@ -31,7 +31,7 @@ class Prices(Struct, frozen=True):
 
 
 def prices_for_model(model: ModelInfo, *, hour: bool = False) -> Prices:
-    """Return the prices of a model; `hour` selects its one-hour cache, if it has one."""
+    """Return the prices of a model. `hour` selects the one-hour cache if the model has one."""
     price = model.price
     if hour and price.cache_write_1h is not None:
         return Prices(price.input, price.cache_read, price.cache_write_1h, 3600.0, model.cache_minimum)
@@ -39,6 +39,6 @@ def prices_for_model(model: ModelInfo, *, hour: bool = False) -> Prices:
 
 
 def prices_for_model_name(model: str, *, hour: bool = False) -> Prices:
-    """Return the prices of a model by name, or the price ratios of most vendors for an unknown model."""
+    """Return the prices of a named model. For an unknown model, return the price ratios that most vendors use."""
     info = find_model(model) if model else None
     return prices_for_model(info, hour=hour) if info is not None else Prices()

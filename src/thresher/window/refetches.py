@@ -1,7 +1,8 @@
-"""Refetches: content that the agent requests again after its removal. The window keeps it for a while.
+"""Detect refetches: the agent requests removed content again, and the window then keeps it for a while.
 
-A refetch is the same call, a read of the same file, or a call that names the id of a placeholder. Its result is pinned
-for some calls, and for twice as many with each further refetch. Otherwise the agent could repeat the request forever.
+A refetch is the same call, a read of the same file, or a call that names the id of a placeholder. The result of a
+refetch stays pinned for some calls, and for twice as many after each further refetch of the same content. Otherwise the
+agent could repeat the request forever.
 """
 
 import re
@@ -15,9 +16,9 @@ from thresher.window.ledger import Ledger
 
 PIN_FACT_PREFIX = "pin:"
 BASE_PIN_CALLS = 6
-"""Calls for which a result stays pinned after its first refetch."""
+"""Number of calls for which a result stays pinned after its first refetch."""
 MAX_REFETCH_COUNT = 10
-"""Number of refetches after which the pin time no longer doubles."""
+"""Number of refetches after which the number of pinned calls no longer doubles."""
 PLACEHOLDER_ID_PATTERN = re.compile(r"\bt1:[0-9a-f]{8,32}\b")
 """The id of a placeholder, as a model copies it."""
 
@@ -30,7 +31,7 @@ class Refetch(NamedTuple):
 
 
 class RefetchTracker:
-    """Detects calls that would bring removed content back."""
+    """Detect calls that request removed content again, and pin their results."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -42,7 +43,7 @@ class RefetchTracker:
         self._refetches = {content: _decode_refetch(value) for content, value in pins.items()}
 
     def record_removed(self, history: History, edits: Iterable[Edit]) -> None:
-        """Record the content that edits remove."""
+        """Record the calls whose results these edits remove."""
         removed = {target for edit in edits for target in list_targets(edit)}
         for link in history.links:
             result = link.chain.result
@@ -58,7 +59,7 @@ class RefetchTracker:
         }
 
     def detect_refetches(self, messages: Iterable[Message], calls: int) -> None:
-        """Find refetching calls in new messages, and pin the results of such calls."""
+        """Find refetching calls in new messages, and pin their results."""
         if not self._removed_keys:
             return
         for message in messages:

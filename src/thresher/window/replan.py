@@ -1,4 +1,4 @@
-"""New edits for a conversation: only worthwhile ones if it fits the budget, and as many as needed if it does not."""
+"""Choose new edits for a conversation: worthwhile edits if it fits the budget, and as many as needed if it does not."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -21,9 +21,9 @@ AUTO_POLICY = "auto"
 WINDOW_POLICY = "window"
 """Policy name of the edits that only the window proposes."""
 HARD_TARGET_SHARE = 0.8
-"""Share of the limit that a forced replan aims at, to leave room for a few more calls."""
+"""Share of the limit that a replan of a request over budget aims at. The rest is room for a few more calls."""
 TRUNCATION_MARGIN = 0.9
-"""Share of the estimated characters to keep in a truncation: a safety margin, since the limit is in tokens."""
+"""Share of the estimated characters that a truncation keeps. The rest is a margin, because the limit is in tokens."""
 
 
 class ReplanContext(Struct, frozen=True, dict=True):
@@ -45,14 +45,14 @@ class ReplanContext(Struct, frozen=True, dict=True):
 
     @cached_property
     def resumed_draft(self) -> PlanDraft:
-        """A draft with the active edits only; built once, so copy it before adding edits."""
+        """A draft with the active and the carried edits. It is built once, so copy it before you add edits."""
         draft = PlanDraft(self.history, self.setup.scale, placeholders=look_up_placeholders(self.history, self.store))
         draft.resume(self.edits.values())
         draft.resume(self.carried_edits.values(), held=False)
         return draft
 
     def draft_with(self, edits: Sequence[Edit]) -> PlanDraft:
-        """Return a draft with the active edits and `edits`."""
+        """Return a copy of the resumed draft with `edits` added."""
         draft = self.resumed_draft.copy()
         draft.add_all(edits)
         return draft
@@ -63,7 +63,7 @@ class ReplanContext(Struct, frozen=True, dict=True):
 
 
 def plan_worthwhile_edits(context: ReplanContext, edit_filter: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
-    """Return the policies' edits from the most profitable first message on, or None if nothing is saved."""
+    """Return a draft with the policies' edits from the most profitable message on, or None if they save nothing."""
     before = context.resumed_draft
     wanted = _propose_new_edits(context, edit_filter)
     best = find_best_break_even(
@@ -82,7 +82,7 @@ def plan_worthwhile_edits(context: ReplanContext, edit_filter: EditFilter) -> tu
 def shrink_to_target(
     context: ReplanContext, target: int, limit: int, edit_filter: EditFilter, *, fits: bool
 ) -> PlanDraft:
-    """Shrink to `target` tokens with gentle edits; if the history does not fit, use any edit to get below `limit`."""
+    """Shrink to `target` tokens with gentle edits. If the history does not fit `limit`, also use stronger edits."""
     rule, settings = context.setup.thinking, context.setup.settings
     is_auto = context.setup.policy_label == AUTO_POLICY
     gentle_steps = settings.escalation_steps(presets.DECAY_STEPS if is_auto else presets.GENTLE_STEPS)
@@ -90,7 +90,7 @@ def shrink_to_target(
     draft = context.draft_with([*oversized, *_propose_new_edits(context, edit_filter)])
 
     if isinstance(edit_filter, EditVeto) and edit_filter.has_judge:
-        # One call to the judge for all edits of the gentle steps, before they come one by one.
+        # Ask the judge once about all edits of the gentle steps; later the filter gets them one by one.
         edit_filter(
             context.history, list(propose_edits(context.history, make_step_policies(gentle_steps), context.setup.scale))
         )
@@ -123,7 +123,7 @@ def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter) -> list[
 
 
 def _is_new(context: ReplanContext, edit: Edit) -> bool:
-    """Return True if an edit removes more than the active one: replacing a replaced part again changes nothing."""
+    """Return True unless an edit of the same kind is active on the part; a summary or truncation may repeat."""
     is_repeatable = isinstance(edit, Summarize | Truncate)
     return is_repeatable or type(context.edits.get(edit.target)) is not type(edit)
 
@@ -164,7 +164,7 @@ def _first_message(history: History, edit: Edit) -> int:
 
 
 def truncate_oversized_results(context: ReplanContext, target: int, limit: int) -> list[Edit]:
-    """Truncate new results that exceed the space left for them even after a replan."""
+    """Return truncations of the new results that would not fit even after a replan."""
     draft = context.resumed_draft
     truncations: list[Edit] = []
     for link in context.history.links:
@@ -184,7 +184,7 @@ def truncate_oversized_results(context: ReplanContext, target: int, limit: int) 
 
 
 def select_window_policies(label: str, policies: tuple[Policy, ...], age: int) -> tuple[Policy, ...]:
-    """Return the policies that clear content as soon as that pays off; `auto` also clears rarely used content."""
+    """Return the policies that propose worthwhile edits; for `auto`, add policies that clear rarely used content."""
     if label != AUTO_POLICY:
         return policies
     return (*policies, *(make_policy(name, **options) for name, options in presets.make_clearing_steps(age)))

@@ -1,6 +1,6 @@
-"""Replanning: decides whether a conversation gets new edits, and applies them.
+"""Decide whether a conversation gets new edits, and apply them.
 
-This half of the window weighs the saving of an edit against its cost. The module `window` tracks the conversations.
+This half of `Window` weighs the saving of an edit against its cost. The module `window` tracks the conversations.
 """
 
 from collections.abc import Callable
@@ -45,12 +45,12 @@ from thresher.window.veto import EditVeto
 
 
 class Replanner:
-    """Replans the conversations of a window when a replan pays off, is free, or is necessary."""
+    """Replan the conversations of a window when a replan pays off, is free, or is necessary."""
 
     def __init__(self, policy: PolicyLike = "auto", **options: Unpack[WindowOptions]) -> None:
         """Start a new window, or resume from a `ledger`; see `WindowOptions` for the options.
 
-        `policy`, `budget`, `model`, `thinking`, `counter` and the filter options are those of `plan`.
+        `policy`, `budget`, `model`, `thinking`, `counter` and the filter options have the same meaning as in `plan`.
         """
         check_window_options(options)
         format, ledger = options.pop("format", None), options.pop("ledger", None)
@@ -82,7 +82,7 @@ class Replanner:
         self._lock = RLock()
 
     def _switch_to(self, conversation: WindowConversation, replaced: WindowConversation | None) -> None:
-        """Make a conversation the current one, in place of its earlier state."""
+        """Make a conversation the current one, and discard the conversation that it replaces."""
         others = [other for other in self._conversations if other is not conversation and other is not replaced]
         self._conversations = [*others, conversation][-MAX_CONVERSATIONS:]
         self._cache.switch_to(conversation)
@@ -155,7 +155,7 @@ class Replanner:
         now: float,
         build_context: Callable[[], ReplanContext],
     ) -> ReplanDecision | None:
-        """Return a replan that pays off, if there is one, and add this call to the avoidable cost."""
+        """Add the cost of this call to the avoidable cost, and return a replan if one pays off."""
         prices, thresholds, state = self.prices, self._thresholds, self._cache.state
         best, clearable = estimate_clearing(conversation, prices, thresholds, cached, thresholds.kept_age(self.budget))
         state.avoidable_cost += prices.read * clearable / 1_000_000
@@ -176,7 +176,7 @@ class Replanner:
         return None
 
     def _back_off(self, conversation: WindowConversation) -> None:
-        """Postpone the next attempt until more can be saved, twice as much after each fruitless attempt."""
+        """Postpone the next attempt until the conversation has grown, twice as much after each fruitless attempt."""
         state = self._cache.state
         growth = self._thresholds.min_saving * 2 ** min(state.fruitless_attempts, 10)
         state.retry_above_tokens = conversation.tokens + growth
@@ -184,7 +184,7 @@ class Replanner:
 
     @property
     def _thinking_rule(self) -> ThinkingRule:
-        """The rule for thinking behind an edit: if the API cannot drop it, the edit must remove it."""
+        """The rule for thinking after an edit. If the API cannot drop that thinking, the edit must remove it."""
         rule = self._setup.thinking
         return "strip_after_edit" if rule == "drop_block" and not self._can_drop_thinking else rule
 

@@ -31,7 +31,7 @@ CACHE_CONTROL_KEY = b'"cache_control"'
 ENCODE_ERRORS = (msgspec.EncodeError, UnicodeEncodeError, OverflowError, TypeError)
 """Errors of the fast encoder for values that the slower one can encode."""
 SNIFFED_ROWS = 6
-"""Trailing rows that are checked for a change of dialect."""
+"""Number of last rows to check for a change of dialect."""
 EMPTY_DIGEST = b""
 """Digest of the empty prefix."""
 
@@ -65,7 +65,7 @@ class WindowRequest(Struct, frozen=True):
 
 
 def has_nothing_to_fit(value: Any) -> bool:
-    """Return True for a request without rows, with plain text as input, or with a history on the server."""
+    """Return True if a request has no rows, has plain text as its input, or refers to a history on the server."""
     if not isinstance(value, dict):
         return isinstance(value, list) and all(isinstance(row, str) for row in value)
     for dialect in load_dialects():
@@ -105,7 +105,7 @@ def read_request(value: Any, format: str | None = None, last: "WindowRequest | N
 
 
 def _detect_dialect(value: Any, name: str | None, last: WindowRequest | None) -> Dialect:
-    """Return the named dialect, that of the last request if it still matches, or the detected one."""
+    """Return the named dialect, the last request's dialect if it still matches, or the detected one."""
     if name is not None:
         return resolve_window_dialect(name)
     if last is not None:
@@ -118,7 +118,7 @@ def _detect_dialect(value: Any, name: str | None, last: WindowRequest | None) ->
 
 
 def _sniff_dialect(value: Any) -> str | None:
-    """Return the name of the detected format; if it is ambiguous, the vendor of the model decides."""
+    """Return the name of the detected format; if several match, choose by the vendor of the model."""
     sample = _sniff_sample(value)
     name = sniff(sample)
     model = find_model(str(value.get("model"))) if isinstance(value, dict) and value.get("model") else None
@@ -130,7 +130,7 @@ def _sniff_dialect(value: Any) -> str | None:
 
 
 def is_for_vendor(request: WindowRequest) -> bool:
-    """Return True if the model or blocks that only this dialect has show that its vendor gets the request."""
+    """Return True if the request goes to the dialect's vendor, judged by the model or by blocks of this dialect."""
     model = request.value.get("model") if request.is_body else None
     if isinstance(model, str) and model:
         info = find_model(model)
@@ -140,7 +140,7 @@ def is_for_vendor(request: WindowRequest) -> bool:
 
 
 def resolve_window_dialect(name: str) -> Dialect:
-    """Return the dialect of that name."""
+    """Return the dialect with this name; raise `FormatError` for a transcript format."""
     dialect = find_format(name)
     if not isinstance(dialect, Dialect):
         raise FormatError(
@@ -151,7 +151,7 @@ def resolve_window_dialect(name: str) -> Dialect:
 
 
 def _sniff_sample(value: Any, *, few: bool = False) -> Any:
-    """Return the JSON values to detect a dialect from; a `few` rows are enough to notice a change."""
+    """Return the JSON values to detect a dialect from. With `few`, keep only the first and last rows."""
     if isinstance(value, dict):
         fields = {dialect.messages_field for dialect in load_dialects()}
         lists = [field for field in fields if isinstance(value.get(field), list | tuple)]
@@ -167,7 +167,7 @@ def _extend_prefix_digests(last: WindowRequest | None, digests: list[bytes]) -> 
 
 
 def compute_prefix_digests(digests: Sequence[bytes], before: bytes = EMPTY_DIGEST) -> list[bytes]:
-    """Return, for each row, the digest of it and all rows before it."""
+    """Return, for each row, the digest of this row and all rows before it."""
     prefixes: list[bytes] = []
     for digest in digests:
         before = blake2b(before + digest, digest_size=DIGEST_BYTES).digest()
@@ -176,7 +176,7 @@ def compute_prefix_digests(digests: Sequence[bytes], before: bytes = EMPTY_DIGES
 
 
 def _digest_rows(rows: Sequence[Any]) -> tuple[list[bytes], bool]:
-    """Return the digests of all rows, and whether any has a cache breakpoint; every call runs this over all rows."""
+    """Return the digests of all rows, and True if any has a cache breakpoint. Runs over all rows at every call."""
     encode, digests, has_cache_breakpoints = _encoder().encode, [], False
     for value in rows:
         row = value if type(value) is dict else to_json_value(value)

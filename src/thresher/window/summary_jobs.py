@@ -1,7 +1,7 @@
-"""Summaries by a model: requested when a replan summarizes parts, and filled in once their text is ready.
+"""Summaries by a model: requested when a replan summarizes parts, and inserted once their texts are ready.
 
-Until then the summary that needs no model stays in place, and the loop waits only with `summaries="blocking"`. A later
-text enters at the next replan that may change the message of its summary.
+Until then the summary that the policy wrote without a model stays. The loop waits only with `summaries="blocking"`. A
+text that is ready later is inserted at the next replan that may change that summary.
 """
 
 from collections import deque
@@ -19,7 +19,8 @@ from thresher.window.ledger import Ledger
 
 SUMMARY_FACT_PREFIX = "summary:"
 SummaryTiming = Literal["background", "blocking", "never"]
-"""Timing of the summarizer: while the loop continues, before it continues, or never because `fill` provides texts."""
+"""Timing of the summarizer: `background` while the loop continues, `blocking` before it continues, and `never` if the
+user provides the texts with `fill`."""
 
 
 class SummaryJobs:
@@ -42,7 +43,7 @@ class SummaryJobs:
         return self._ledger.find_facts(SUMMARY_FACT_PREFIX)
 
     def fill_ready(self, history: History, plan: Plan, token_weights: TokenWeights, start: Place) -> Plan:
-        """Fill the ready texts into the summaries from `start` on; everything before it must not change."""
+        """Insert the ready texts into the summaries from `start` on; earlier places must not change."""
         behind = [edit for edit in plan.edits if isinstance(edit, Summarize) and history.places[edit.target] >= start]
         if not behind:
             return plan

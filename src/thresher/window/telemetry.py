@@ -1,12 +1,12 @@
-"""Report window events to OpenTelemetry: one span event on the current span for each.
+"""Report each window event to OpenTelemetry as a span event on the current span.
 
-OpenTelemetry is an optional extra. Without it, or without a recording span, this module does almost nothing.
-Attributes have the names of the GenAI conventions if there is one: the operation, the model, and
-`gen_ai.conversation.compacted`, which is only set when true. All other names are Thresher's own. `gen_ai.usage.*`
-holds the usage that a provider reports. The token counts here are estimates before the request, so they have other
-names: a sum of usage would otherwise count them twice.
+OpenTelemetry is an optional extra. Without it, or without a recording span, this module does almost nothing. The names
+of three attributes come from the GenAI conventions: the operation, the model, and `gen_ai.conversation.compacted`,
+which is set only when true. All other names are Thresher's own. The token counts here are estimates before the request.
+They are not called `gen_ai.usage.*`, because those attributes hold the usage that a provider reports, and a sum would
+count the tokens twice.
 
-Attributes hold names, numbers, ids and reasons, but no text of a conversation. Of a long list they hold the first
+Attributes hold names, numbers, ids and reasons, but no text of a conversation. For a long list, they hold the first
 items and the total count.
 """
 
@@ -20,7 +20,7 @@ from thresher.window.events import WindowEvent
 SPAN_EVENT_NAME = "thresher.replan"
 
 MAX_LISTED = 32
-"""Items of one list attribute."""
+"""Maximum number of items in a list attribute."""
 
 AttributeValue = str | bool | int | float | Sequence[str]
 

@@ -1,4 +1,4 @@
-"""The decision to replan: because the request does not fit, because a replan pays off, or because it is free."""
+"""Decide to replan because the request does not fit or is illegal, because a replan pays off, or because it is free."""
 
 from msgspec import Struct
 
@@ -51,7 +51,7 @@ def decide_forced_replan(
     if not conversation.is_legal:
         return ReplanDecision("repair", "the history was broken", context.close(context.resumed_draft))
     draft = shrink_to_target(context, target, limit, edit_filter, fits=True)
-    # If gentle edits save little, every call would bring another replan: better to wait until it is necessary.
+    # If gentle edits save little, every call would replan again, so wait until a replan is necessary.
     if tokens - draft.tokens < max(thresholds.min_saving, limit * MIN_HIGH_WATER_SAVING):
         return None
     reason = f"{tokens:,} tokens are over the high water mark, {thresholds.high_water:.0%} of {limit:,}"
@@ -59,7 +59,7 @@ def decide_forced_replan(
 
 
 def decide_carried_edits(context: ReplanContext, conversation: WindowConversation) -> ReplanDecision | None:
-    """Decide whether a conversation that took another branch keeps its earlier edits, so that its prefix stays."""
+    """Return a replan that keeps the edits of a conversation that took another branch, if they still save tokens."""
     draft = context.close(context.resumed_draft)
     saved = conversation.tokens - draft.tokens
     return ReplanDecision("piggyback", REASON_TEMPLATES["piggyback"].format(saved=saved), draft) if saved > 0 else None
@@ -68,7 +68,7 @@ def decide_carried_edits(context: ReplanContext, conversation: WindowConversatio
 def estimate_clearing(
     conversation: WindowConversation, prices: Prices, thresholds: Thresholds, cached: int, age: int
 ) -> tuple[BreakEven | None, int]:
-    """Estimate the best replan that clears old results, and the tokens of all clearable results."""
+    """Estimate the best replan that clears old results, and the tokens that clearing all old results would save."""
     old = [result for result in conversation.clearable_results if conversation.result_age(result) > age]
     tokens_before = conversation.tokens_before_message
     best = find_best_break_even(
@@ -86,8 +86,8 @@ def is_replan_worthwhile(
 ) -> bool:
     """Return True if a replan pays off now.
 
-    A replan that costs something waits until the avoidable cost of re-reading is as high. Then waiting was not an
-    expensive mistake, and neither is the replan if the conversation ends soon.
+    A replan that costs something waits until the avoidable cost is `patience` times as high. This limits the loss if
+    the replan comes too late, and also if the conversation ends soon after it.
     """
     if break_even is None or break_even.tokens_saved < thresholds.min_saving or break_even.net_gain(further) <= 0:
         return False
@@ -95,7 +95,7 @@ def is_replan_worthwhile(
 
 
 def choose_protected_age(conversation: WindowConversation, budget: int, thresholds: Thresholds) -> int:
-    """Return the age up to which results stay whole, so that all younger results fit below the low water mark."""
+    """Return the age up to which results stay whole; all younger results fit below the low water mark."""
     room, age = budget * thresholds.low_water, thresholds.kept_age(budget)
     for result in reversed(conversation.clearable_results):
         room -= result.tokens_saved
@@ -107,7 +107,11 @@ def choose_protected_age(conversation: WindowConversation, budget: int, threshol
 def find_fill_start(
     decision: ReplanDecision, plan: Plan, conversation: WindowConversation, thinking: ThinkingRule
 ) -> Place:
-    """Return the place from which on summaries may change: the start if no thinking or cached prefix depends on it."""
+    """Return the first place where a summary may change.
+
+    This is the start of the history if the trigger allows it and no thinking depends on earlier text. Otherwise it is
+    the first new edit.
+    """
     if decision.trigger in ("cold", "piggyback", "high_water", "emergency") and thinking == "free":
         return Place(0, 0)
     history = decision.draft.history

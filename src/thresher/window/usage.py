@@ -1,4 +1,4 @@
-"""Usage that the provider reports, and what follows from it: the token calibration and the lifetime of the cache."""
+"""Derive the token calibration and the lifetime of the cache from the usage that the provider reports."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from thresher.tokens.calibrate import Calibration, CalibrationPoint, fit_calibra
 from thresher.window.prices import Prices
 
 MAX_OBSERVATIONS = 60
-"""Usage reports that stay in memory."""
+"""Maximum number of usage reports in memory."""
 MIN_BUDGET_SHARE = 0.25
-"""Smallest share of the budget that a calibration may leave; a smaller one is implausible."""
+"""Minimum share of the budget that remains after calibration; less is implausible."""
 MAX_CACHE_MISSES = 2
-"""Cache misses in a row after which the cache counts as expired."""
+"""Number of consecutive cache misses after which the observed cache lifetime is reduced."""
 CACHE_HIT_SHARE = 0.5
-"""Share of the expected cached tokens that counts as a cache hit."""
+"""Minimum share of the expected cached tokens that counts as a cache hit."""
 
 
 def parse_provider_usage(value: Any) -> Usage:
@@ -45,25 +45,25 @@ def _to_fields(value: Any) -> dict[str, Any]:
 
 
 class UsageObserver:
-    """Usage reports so far, and the calibration and cache lifetime that they show."""
+    """Collect usage reports, and derive the token calibration and the cache lifetime from them."""
 
     def __init__(self) -> None:
         self.observations: list[CalibrationPoint] = []
-        """Local token counts with the counts of the provider."""
+        """Pairs of a local token count and the provider's count."""
         self.cache_ttl: float | None = None
-        """Observed lifetime of the cache in seconds, if it differs from the vendor's figure."""
+        """Observed lifetime of the cache in seconds; None if it does not differ from the vendor's figure."""
         self._consecutive_misses = 0
         self._calibration = Calibration()
 
     def add(self, counted: int, usage: Usage, *, expected: int, gap: float, vendor: Prices) -> None:
         """Add the usage of a request.
 
-        `counted` is its local token count, `expected` the tokens that should have been cached, `gap` the seconds since
-        the previous call.
+        `counted` is the local token count of the request. `expected` is the number of tokens that should have been
+        cached. `gap` is the number of seconds since the previous call.
         """
         if usage.context > 0:
             self.observations = [*self.observations, (counted, usage.context)][-MAX_OBSERVATIONS:]
-            # An implausible slope yields no calibration; the previous one then stays.
+            # If the slope is implausible, there is no new calibration, so keep the previous one.
             calibration = fit_calibration([self.observations])
             self._calibration = calibration if calibration.turns else self._calibration
         if expected >= vendor.minimum:

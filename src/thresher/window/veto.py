@@ -1,4 +1,4 @@
-"""Proposed edits that are not made: refetched content stays, and so do the tool chains that a judge wants to keep."""
+"""Veto proposed edits: refetched content stays, and so do the tool chains that a judge wants to keep."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,18 +16,18 @@ from thresher.window.refetches import RefetchTracker
 
 VERDICT_FACT_PREFIX = "verdict:"
 MIN_SUMMARY_CHARS = 300
-"""Smallest limit in characters for a summary that is written again."""
+"""Minimum length limit, in characters, of a summary that is rewritten for fewer parts."""
 EditFilter = Callable[[History, Sequence[Edit]], list[Edit]]
-"""Returns the allowed ones of the proposed edits."""
+"""Function that returns the allowed edits among the proposed ones."""
 
 
 def allow_all_edits(_: History, edits: Sequence[Edit]) -> list[Edit]:
-    """Allow all edits, for a request that does not fit otherwise."""
+    """Allow all edits, because the request does not fit otherwise."""
     return list(edits)
 
 
 class EditVeto:
-    """Filters edits; stores the verdicts of a judge, and keeps the tool chains without a verdict."""
+    """Filter proposed edits. The ledger stores the judge's verdicts; tool chains without a verdict stay."""
 
     def __init__(
         self, refetches: RefetchTracker, ledger: Ledger, judge: Judge | None, on_failure: Callable[[str], None]
@@ -37,16 +37,16 @@ class EditVeto:
         self._ledger = ledger
         self._judge = judge
         self._last_refetched: tuple[History, set[Occurrence]] | None = None
-        """Pinned parts of the latest history, cached because a replan filters its edits one by one."""
+        """The latest history and its pinned parts, cached because a replan filters its edits one by one."""
         self._verdicts: dict[str, bool] = dict(ledger.find_facts(VERDICT_FACT_PREFIX)) if judge is not None else {}
 
     @property
     def has_judge(self) -> bool:
-        """True if there is a judge, which should get many tool chains in one call."""
+        """True if the user passed a judge. One call to the judge should cover many tool chains."""
         return self._judge is not None
 
     def __call__(self, history: History, edits: Sequence[Edit]) -> list[Edit]:
-        """Return the allowed edits; a summary continues without the parts that stay."""
+        """Return the allowed edits; exclude the parts that stay from summaries."""
         stays = self._find_refetched(history) | self._find_kept_by_judge(history, edits)
         allowed = (exclude_kept_parts(history, edit, stays) for edit in edits)
         return [edit for edit in allowed if edit is not None]
@@ -97,7 +97,7 @@ def _is_chain_kept(history: History, target: Occurrence, stays: set[Occurrence])
 
 
 def exclude_kept_parts(history: History, edit: Edit, stays: set[Occurrence]) -> Edit | None:
-    """Return an edit without the parts that stay, or None if no part with a call remains to summarize."""
+    """Return an edit without the parts that stay, or None if its target stays or no call is left to summarize."""
     if not isinstance(edit, Summarize):
         return None if edit.target in stays else edit
     targets = tuple(

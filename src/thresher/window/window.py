@@ -2,7 +2,7 @@
 
 Each call computes the digests of all rows and processes only the new ones. Edited content stays edited byte for byte,
 so the provider's prompt cache still serves it. A replan makes new edits when they pay, are free, or are necessary. It
-goes to the ledger before the request is sent, and every replan is an event.
+goes to the ledger before the request is sent, and every replan causes an event.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ M = TypeVar("M")
 
 
 class Window(Replanner):
-    """Keeps a growing conversation within a token budget and its prefix in the provider's prompt cache."""
+    """Keep a growing conversation within a token budget, and its prefix in the provider's prompt cache."""
 
     @property
     def events(self) -> list[WindowEvent]:
@@ -114,13 +114,13 @@ class Window(Replanner):
 
     @staticmethod
     def _is_own_output(conversation: WindowConversation, request: WindowRequest) -> bool:
-        """Return True if the agent sent the output of the window back as its history."""
+        """Return True if the request starts with the rows that the window sent for this conversation."""
         output = compute_prefix_digests(conversation.sent_digests())
         count = len(output)
         return count <= len(request.prefix_digests) and output[-1:] == request.prefix_digests[count - 1 : count]
 
     def _configure(self, request: WindowRequest) -> None:
-        """Resolve the options for the model that a request names; another model has another cache."""
+        """Resolve the options for the model that a request names; a change of model resets the cache state."""
         named = request.value.get("model") if request.is_body else ""
         model = named if isinstance(named, str) else ""
         if self._request is not None and model == self._model:
@@ -155,9 +155,9 @@ class Window(Replanner):
         )
 
     def observe(self, usage: Any) -> None:
-        """Add the usage of the latest request: it calibrates the token count and the lifetime of the cache.
+        """Calibrate the token count and the lifetime of the cache with the usage of the latest request.
 
-        `usage` is that of a response, as a dict or an SDK object, or None if the server sends none.
+        `usage` is the usage object of the response, as a dict or an SDK object. None is ignored.
         """
         with self._lock:
             if usage is None:
@@ -175,12 +175,12 @@ class Window(Replanner):
 
     @property
     def requests(self) -> tuple[SummaryRequest, ...]:
-        """Open summary requests; pass a text for one to `fill`."""
+        """Summary requests that have no text yet; pass their texts to `fill`."""
         with self._lock:
             return tuple(self._summary_jobs.open_requests.values())
 
     def fill(self, id: str, text: str) -> None:
-        """Provide the text of an open summary request; it enters at the next replan."""
+        """Provide the text of an open summary request; a later replan inserts the text."""
         with self._lock:
             if id not in self._summary_jobs.open_requests:
                 raise OptionError(f"no open summary request {id!r}; `window.requests` lists the open ones")

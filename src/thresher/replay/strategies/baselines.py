@@ -1,4 +1,4 @@
-"""Baselines that use only age, size and chance: the strategies a policy has to beat.
+"""Baselines that use only age, size and chance: the strategies that a policy has to beat.
 
 All except `full_history_strategy` keep the head (system text and the first user message) and everything since the last
 call, so every text is sent at least once. From the rest they drop whole messages for good, and only at positions where

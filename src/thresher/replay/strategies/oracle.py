@@ -1,13 +1,14 @@
-"""Oracle strategies, which know the future references: a reference for strategies that have to guess.
+"""Oracle strategies, which know the future references: a benchmark for strategies that have to guess.
 
-The oracle knows the references of all later calls. One copy of each is enough, and none is needed before the newest
-source has appeared, so each use is assigned to the lightest kept block that contains its references. If the blocks
-exceed the budget, the oracle drops the one with the largest value of calls until the next use x tokens / references
-served there. This is a greedy heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
+The oracle knows the references of all later calls. A reference needs only one source in the request, and older sources
+are not needed before the newest one has appeared. Each use is therefore assigned to the lightest kept block that
+contains its references. If the blocks exceed the budget, the oracle first drops the block with the largest product of
+tokens and calls until its next use, divided by the number of references that this use serves. This is a greedy
+heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
 
 The oracle drops single parts and does not check whether an API would accept the request: calls may lose their results,
-and unused system text is dropped. It can therefore do better than any strategy that an API
-accepts. It always sends everything since the last call, and treats a refetched text as the block that it copies.
+and unused system text is dropped. It can therefore do better than any strategy whose requests an API accepts. It always
+sends everything since the last call, and treats a refetched text as the block that it copies.
 """
 
 from collections import Counter
@@ -129,7 +130,7 @@ class _OracleSelection:
         heapify(worst)
         while self.tokens > low and worst:
             score, number = heappop(worst)
-            # Uses that lost their copy may have moved to this block since.
+            # This block may have received uses of blocks that were dropped since its score was computed.
             if -self._score(number) > score:
                 heappush(worst, (-self._score(number), number))
             else:
@@ -187,7 +188,7 @@ class _OracleSelection:
     def _release(self, use: _FutureUse) -> None:
         """Remove a use whose call is over."""
         number = self._block_by_use.pop(use.number, None)
-        # The first use of a call removes the others with it.
+        # Releasing the first use of a call also removes the other uses of that call.
         if number is not None and (due := self._uses_by_block.get(number)) is not None:
             due.pop(use.call, None)
             if not due:

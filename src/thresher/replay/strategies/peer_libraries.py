@@ -1,7 +1,7 @@
 """Strategies from other libraries, run unmodified: the two LangChain trimmers that need no model.
 
 LangChain is not a dependency. It is imported when a conversation starts, and a missing package raises an `OptionError`
-that names it. The library gets the rows of the conversation as its own messages and the conversation's token counts
+that names it. The library gets the rows of the conversation as LangChain messages, and the conversation's token counts
 through its counter option. Both trimmers edit a copy on every call and keep no state. A message that they return
 unchanged is sent as the original row.
 """
@@ -75,7 +75,7 @@ def langchain_trim_strategy(budget: int) -> Strategy:
 
 
 def to_chat_message(row: ConversationRow) -> dict[str, Any]:
-    """Convert a row to an OpenAI chat message, which most libraries accept, without thinking and images."""
+    """Convert a row to an OpenAI chat message, a format that most libraries accept; omit thinking and images."""
     words = "\n".join(part_text(part) for part in row.parts if isinstance(part, Text | ToolResult))
     message: dict[str, Any] = {"role": row.role, "content": words}
     if row.role == "tool" and isinstance(row.parts[0], ToolResult):
@@ -123,7 +123,7 @@ class _LangChainMessages:
         return list(self._messages)
 
     def count_tokens(self, messages: Sequence[Any]) -> int:
-        """Count the tokens of messages: the library's counter option."""
+        """Count the tokens of messages; the library gets this function as its counter option."""
         return sum(piece.tokens for message in messages for piece in self._message_pieces(message))
 
     def pieces(self, messages: Sequence[Any]) -> list[RequestPiece]:

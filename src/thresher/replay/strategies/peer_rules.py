@@ -1,9 +1,9 @@
 """The published rules of other tools, reimplemented in a few lines each.
 
-Every rule scales to a budget, which gives a curve. Each docstring says which setting the budget
-scales and gives its default. Token counts come from the conversation, and replacement texts are ours, because the
-comparison is about rules and not about wording. Where a rule leaves a result without its call, or its documentation is
-ambiguous, the docstring says so and the code uses the interpretation that is most favorable to the rule.
+Every rule scales with a budget, which gives a curve. Each docstring says which setting the budget scales, with the
+default of that setting. Token counts come from the conversation. Replacement texts are ours, because the comparison is
+about rules and not about wording. Where a rule leaves a result without its call, or its documentation is ambiguous, the
+docstring says so and the code uses the interpretation that is most favorable to the rule.
 
 Rewritten rows stay rewritten: under all these rules the rewritten part of a history only grows.
 """
@@ -24,14 +24,14 @@ CLEARED = "[cleared to save context]"
 def clear_tool_uses_strategy(budget: int, *, keep: int = 3, at_least: int = 0) -> Strategy:
     """Anthropic's `clear_tool_uses_20250919`: above 100,000 tokens (the budget) clear all results except the newest 3.
 
-    The client sends its full history each time, so every request is measured from scratch. With `at_least`, results are
-    cleared only if that many tokens are removed.
+    The client sends its full history each time, so every request is measured without earlier clearing. With `at_least`,
+    results are cleared only if that removes at least this many tokens.
     """
     return _clearing_strategy("clear-tool-uses", budget, keep, at_least, is_sticky=False)
 
 
 def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int | None = None) -> Strategy:
-    """A more favorable reading: cleared results stay cleared, and more follow once that removes 20 % of the budget."""
+    """A more favorable reading: results stay cleared, and more are cleared once that removes 20 % of the budget."""
     least = budget // 5 if at_least is None else at_least
     return _clearing_strategy("clear-tool-uses-sticky", budget, keep, least, is_sticky=True)
 
@@ -90,9 +90,9 @@ def openhands_strategy(budget: int) -> Strategy:
 def opencode_strategy(budget: int) -> Strategy:
     """opencode's prune: clear results before the newest 40,000 tokens of results, if that frees more than 20,000.
 
-    It runs after an exchange, so before the next prompt, and skips the last two exchanges. In a run after one prompt it
-    does nothing. Two thirds of the budget are protected and one third is the minimum to free, so a budget of 60,000
-    gives the defaults.
+    It runs after an exchange, so before the next prompt, and skips the last two exchanges. In a session with a single
+    prompt it does nothing. Two thirds of the budget are protected and one third is the minimum to free, so a budget of
+    60,000 gives the defaults.
     """
 
     def start(conversation: ReplayConversation, rows: "_RewrittenRows") -> Callable[[range], None]:
@@ -112,11 +112,10 @@ def opencode_strategy(budget: int) -> Strategy:
 
 
 def cline_strategy(budget: int) -> Strategy:
-    """Cline's truncation: above its limit (the budget; by default 160,000 tokens) drop older reads of a file, then old
-    messages.
+    """Cline's truncation: above 160,000 tokens (the budget) drop older reads of a file, then old messages.
 
     Only the newest read of each file is kept. If that saves less than 30 %, half of the messages after the first
-    exchange are dropped, or three quarters if the request is more than twice the limit. The size is that of the last
+    exchange are dropped, or three quarters if the request is more than twice the limit. The size counts the last
     request and its response. In Cline, edits return whole files and count as reads; recorded edits do not. Results
     whose calls are dropped are dropped too.
     """
@@ -131,8 +130,9 @@ class _RewrittenRows:
         self._rows: list[tuple[RequestPiece, ...]] = []
         self.rewritten_rows: set[int] = set()
         self.tokens = sum(piece.tokens for piece in conversation.tool_pieces)
-        """Token count of all rows now, and before any rewrite."""
+        """Token count of the tool definitions and all rows, with their rewrites."""
         self.original_tokens = self.tokens
+        """Token count of the tool definitions and all rows, without any rewrite."""
 
     def take_new_rows(self) -> range:
         """Add the new rows and return their numbers."""
@@ -158,7 +158,7 @@ class _RewrittenRows:
         return sum(piece.tokens for piece in self._rows[number])
 
     def pieces(self, numbers: Iterable[int] | None = None) -> list[RequestPiece]:
-        """Return the tool definitions and the pieces of all rows or of the given ones."""
+        """Return the tool definitions and the pieces of the numbered rows, by default of all rows."""
         rows = self._rows if numbers is None else [self._rows[number] for number in numbers]
         return [*self._conversation.tool_pieces, *chain.from_iterable(rows)]
 

@@ -34,16 +34,16 @@ from thresher.tokens.model_catalog import load_models
 from thresher.window import Thresholds
 
 StrategyFactory = Callable[[int, Rates], Strategy]
-"""Create a strategy from a budget and the rates."""
+"""Function that creates a strategy from a budget and the rates."""
 PRICES = {
     "anthropic": ("claude-sonnet-4-6", False),
     "anthropic-1h": ("claude-sonnet-4-6", True),
     "openai": ("gpt-5.6-sol", False),
     "gemini": ("gemini-3.1-pro", False),
 }
-"""The model whose rates a price list has, and whether it uses the one-hour cache."""
+"""For each price list, the model whose rates it uses, and True if it uses the rates of the one-hour cache."""
 BUDGETS = (18_000, 27_000, 36_000, 48_000, 64_000, 90_000, 128_000, 180_000)
-"""Default budgets of a curve. Smaller ones are slow to replay and say little."""
+"""Default budgets of a curve. Smaller budgets are slow to replay and show little."""
 SEED = 0
 
 
@@ -87,7 +87,7 @@ GROUPS = ("presets", "peers", "controls", "all")
 
 
 def collect_strategies() -> Mapping[str, StrategyFactory]:
-    """Return every named strategy, including the user's presets. A baseline or peer keeps its name."""
+    """Return every named strategy, including the user's presets, which cannot replace a built-in strategy."""
     names = (*load_settings().presets, *policy_names())
     return {**{name: _window_factory(name) for name in names}, **STRATEGIES}
 
@@ -216,7 +216,7 @@ class _UncachedLoader(SourceFileLoader):
 
 @lru_cache(maxsize=64)
 def _module(path: Path, time: int, size: int) -> ModuleType:
-    """Run a file once per version. It is in `sys.modules` first, because dataclasses look themselves up there."""
+    """Run a file once per version. Add the module to `sys.modules` first, because dataclasses look for it there."""
     name = f"thresher_policy_{path.stem}_{sha256(f'{path} {time} {size}'.encode('utf-8', 'replace')).hexdigest()[:12]}"
     spec = spec_from_file_location(name, path, loader=_UncachedLoader(name, str(path)))
     if spec is None or spec.loader is None:

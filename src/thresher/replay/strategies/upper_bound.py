@@ -1,5 +1,6 @@
-"""Upper bound on the share of calls that a strategy can serve, for strategies that send every text once and drop whole
-texts.
+"""Upper bound on the share of calls that a strategy can serve.
+
+It applies to strategies that send every text at least once and drop only whole texts.
 
 The bound holds for a strategy if:
 - each block is sent whole or not at all, it is in the first request that could contain it, and the tool definitions are
@@ -9,8 +10,8 @@ A replay refetches a block only if a call used something in it, so a strategy vi
 sends a dropped block again by itself.
 
 The bound counts cells: one for each block and each request that contains it, weighted by the block's tokens. A call
-*uses* a block if the block is a source of any of its references, served or not. Take any strategy, and for each served
-call some references of which no two share a source.
+*uses* a block if the block is a source of any of its references, served or not. Take any strategy. For each served
+call, choose references of which no two share a source.
 1. Each of these references had a source b in the request. A block enters a request when it appears or is refetched, and
    only calls that use it refetch it. So b was in all requests after the last call that used it before this one (or
    after the request in which it appeared) up to this one. These are the cells of the reference.
@@ -24,9 +25,9 @@ total number of tokens sent. That sum does not depend on the strategy: taking ca
 maximum number of served calls. It holds for several recordings together and for any choice of references; the code
 chooses the most expensive ones first.
 
-To stay below every such strategy, a block weighs only its text, without the message overhead, and at most as much as
-its refetched copy. References that may be served without a block cost nothing: those in the tool definitions, and those
-that a refetch changes.
+So that the bound holds for every such strategy, a block weighs only its text, without the message overhead, and at most
+as much as its refetched copy. A reference that may be served without its block costs nothing: it is in the tool
+definitions, or in a refetched text that differs from its block.
 """
 
 from bisect import bisect_right
@@ -54,7 +55,7 @@ class MinimumCost(Struct, frozen=True):
 
     calls: int
     arrivals: int
-    """Tokens that are always sent: each block once, the tool definitions every time."""
+    """Tokens that every strategy sends: each block once, and the tool definitions in every request."""
     costs: tuple[int, ...]
     """For each call with references, the minimum number of tokens to serve it, sorted."""
 
@@ -65,7 +66,7 @@ class MinimumCost(Struct, frozen=True):
 
 
 def compute_minimum_cost(recording: Recording, checker: ResidencyChecker) -> MinimumCost:
-    """Calculate the minimum cost of one recording."""
+    """Return the minimum cost of one recording."""
     trace = recording.trace
     ground = _MinimumWeights(recording, checker)
     since = [block.visible for block in trace.blocks]
@@ -82,7 +83,7 @@ def compute_minimum_cost(recording: Recording, checker: ResidencyChecker) -> Min
 
 
 def most_served(minimum_costs: Iterable[MinimumCost], tokens_per_call: float) -> float:
-    """Return the maximum share of calls that can be served at this mean; 0 if even the first appearances exceed it."""
+    """Return the maximum share of calls that can be served with this mean; 0 if the first appearances exceed it."""
     calls, arrivals, costs = _pool_minimum_costs(minimum_costs)
     room = tokens_per_call * calls * (1 + ROUNDING_TOLERANCE) - arrivals
     if not costs:
@@ -120,7 +121,7 @@ class _MinimumWeights:
         }
         own = {block.text for block in blocks}
         raw = {block: part_text(part) for block, part in zip(used, parts, strict=True)}
-        # The checker accepts such a text for a result that contained it with line numbers.
+        # If this raw text equals the text of another block, the checker counts that block as this one too.
         self._ambiguous_blocks = {block for block, text in raw.items() if text != blocks[block].text and text in own}
         self._free_texts = ReferenceIndex()
         if history.tools:
@@ -130,7 +131,7 @@ class _MinimumWeights:
                 self._free_texts.add(block_text(again))
 
     def cost(self, number: int, references: Sequence[Reference], since: Sequence[int]) -> int:
-        """Return the cost to serve a call. `since` is the last call before which each block had to be present."""
+        """Return the cost to serve a call. `since` is the call at which each block appeared or was last used."""
         charges: dict[AbstractSet[int], int] = {}
         for reference in references:
             if reference.sources not in charges and not self._is_free(reference):

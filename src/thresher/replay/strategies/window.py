@@ -41,8 +41,9 @@ def window_strategy(policy: PolicyLike, budget: int, rates: Rates, *, name: str 
 
 
 class _WindowPieces:
-    """Pieces of the requests that a window returns. A window returns unchanged rows as the same objects; cache their
-    pieces.
+    """Convert the requests that a window returns to pieces.
+
+    A window returns unchanged rows as the same objects, so their pieces are cached.
     """
 
     def __init__(self, conversation: ReplayConversation) -> None:

@@ -27,13 +27,13 @@ class HoldoutSplit(Struct, frozen=True):
     """The half that chooses settings, and the half that measures them."""
 
     by: Literal["project", "session"]
-    """`session`: there was only one project, so its sessions were split."""
+    """What is split. `session` means that there is only one project, so its sessions are split."""
     tune: HoldoutHalf
     report: HoldoutHalf
 
 
 def split_sessions(sessions: Mapping[str, ReplayedSession]) -> HoldoutSplit:
-    """Split the sessions into two halves. Neither is empty if there are two sessions or more."""
+    """Split the sessions into two halves. With two sessions or more, neither half is empty."""
     projects: dict[str, list[str]] = {}
     for key, facts in sorted(sessions.items()):
         projects.setdefault(_project(facts), []).append(key)
@@ -53,5 +53,5 @@ def split_sessions(sessions: Mapping[str, ReplayedSession]) -> HoldoutSplit:
 
 
 def _project(facts: ReplayedSession) -> str:
-    """Return the project of a session, or else its folder."""
+    """Return the project of a session, or the folder of its file if no project is recorded."""
     return facts.project or str(Path(facts.file).parent)

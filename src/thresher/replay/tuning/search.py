@@ -6,8 +6,9 @@ configuration is the cheapest one, refetching included, that serves enough. If n
 most. A gain below `MIN_GAIN` does not count.
 
 The chosen settings and the defaults are then measured on the other half. Bootstrap samples of its sessions give a
-confidence interval of the difference. Samples of very few sessions look alike and suggest false certainty, so nothing
-is recommended below `MIN_REPORT_SESSIONS`, nor if the saving comes from serving less.
+confidence interval of the difference. Samples of very few sessions look alike and suggest false certainty, so below
+`MIN_REPORT_SESSIONS` nothing is recommended. Settings that are cheaper because they serve less are not recommended
+either.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,11 +67,12 @@ MIN_GAIN = 0.005
 MIN_REPORT_SESSIONS = 8
 """Minimum number of sessions in the report half for a recommendation."""
 MAX_SERVED_LOSS = 0.01
-"""If the target is missed: how much less than the defaults may be served, at the lower end of the interval."""
+"""Maximum loss of served share against the defaults if the target is missed, at the lower end of the interval."""
 WIDTH = 79
 
 Verdict = Literal["same", "few", "chance", "unserved", "better"]
-"""The defaults are best; too few sessions; no significant gain; serves too little; better."""
+"""`same`: the defaults are best. `few`: too few sessions. `chance`: no significant gain. `unserved`: serves too little.
+`better`: cheaper or serves more, and serves enough."""
 
 
 class MeasuredDifference(Struct, frozen=True):
@@ -85,14 +87,16 @@ class TuningResult(Struct, frozen=True, kw_only=True):
     """The chosen settings, and their measured effect."""
 
     target: float
-    """The share of calls that has to be served."""
+    """The required share of served calls."""
     split: HoldoutSplit
     defaults: Trial
+    """Result of the defaults on the tuning half."""
     chosen: Trial
-    """Results of the defaults and of the chosen settings on the tuning half."""
+    """Result of the chosen settings on the tuning half."""
     before: Trial
+    """Result of the defaults on the report half."""
     after: Trial
-    """Results of the defaults and of the chosen settings on the report half."""
+    """Result of the chosen settings on the report half."""
     cost: MeasuredDifference
     """Difference in cost on the report half, refetching included, relative to the full history."""
     served: MeasuredDifference
@@ -140,7 +144,7 @@ def tune(  # noqa: PLR0913 - a search has many options
     budgets: Sequence[int] = BUDGETS,
     run: UnitFunction = run_unit,
 ) -> TuningResult:
-    """Choose settings on half of the sessions and measure them on the other half. A given budget is not tuned."""
+    """Choose settings on half of the sessions and measure them on the other half. A given `budget` stays fixed."""
     sizes = sort_files_by_size(files)
     # The search varies thresholds and budget, so the user's values must not change the key.
     key = compute_sweep_key(sizes, (), rates, replace(load_settings(), thresholds={}, budget=None))
@@ -216,7 +220,7 @@ def search_settings(
             batch = [choice for choice in batch if choice not in tried and has_valid_thresholds(choice)]
             batch = batch[: trials - len(tried)]
             tried += batch
-            # A configuration that fails on a session the defaults could take is not comparable.
+            # If a configuration fails on a session that the defaults can process, its result is not comparable.
             comparable = [trial for trial in run_trials(batch) if trial.sessions >= first.sessions] if batch else []
             top = min(comparable, key=lambda trial: _rank(trial, served), default=best)
             if _is_better_trial(top, best, served):

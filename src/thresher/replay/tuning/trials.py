@@ -1,6 +1,6 @@
 """Trials: configurations of `auto`, their measured results, and a log of all of them.
 
-Every trial is one line in the log, with the key of everything that its figures depend on. A restarted search reuses
+Every trial is one line in the log, with a digest of everything that affects its figures. A restarted search reuses
 these lines, and an interrupted trial resumes unit by unit as in a sweep. The log is created with its first line, so a
 search without trials leaves no file.
 """
@@ -29,7 +29,7 @@ from thresher.window import Thresholds
 TUNED_POLICY = "auto"
 BUDGET_OPTION = "budget"
 TuningSettings = dict[str, int | float | None]
-"""The budget and all thresholds by name; None means that the value depends on the others."""
+"""The budget and all thresholds by name; None means that the value is derived from the others."""
 HoldoutSide = Literal["tune", "report"]
 
 
@@ -69,8 +69,9 @@ class Trial(Struct, frozen=True, kw_only=True):
     tokens: float
     """Mean tokens per call."""
     cost: float
+    """Cost without refetches, relative to the full history of the same sessions."""
     cost_with_refetch: float
-    """`cost` and `cost_with_refetch` are relative to the full history of the same sessions."""
+    """Cost with refetches, relative to the full history of the same sessions."""
     lost: float
     sessions: int
     definition: str = REFERENCE_DEFINITION
@@ -81,7 +82,7 @@ def _is_writable(path: Path) -> bool:
 
 
 class TrialLog:
-    """A log of all trials, one per line. Unrelated lines in the file stay."""
+    """A log of all trials, one per line. Other lines in the file are preserved."""
 
     def __init__(self, path: Path, key: str, *, is_writable: Callable[[Path], bool] = _is_writable) -> None:
         """Read the log. Fail immediately if it cannot be written."""
@@ -135,7 +136,7 @@ class TrialRunner:
         """Start with the results of the full history for every file."""
         self._full_results = [result for result in exclude_subagent_files(first) if result.sessions]
         self._workers, self._rates, self._log = workers, rates, log
-        # A session without references would favor the setting that removes most.
+        # Exclude sessions without references, because they favor the settings that remove most.
         sessions = (item for result in self._full_results for item in result.sessions.items())
         used = {key: session for key, session in sessions if session.totals_by_budget[""].calls_with_references}
         self.sessions = {key: session.facts for key, session in used.items()}
