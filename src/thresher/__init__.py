@@ -2,7 +2,7 @@
 
 import thresher as th
 
-session = th.read("session.jsonl")           # any agent's transcript: .history .children .problems; read_all for many
+session = th.read("session.jsonl")           # any agent's transcript: .history .children .problems; also read_all
 history = th.parse(messages)                 # messages of any API, or a whole request body
 th.emit(history, "anthropic")                # convert back, or to another API
 th.count(history)                            # number of tokens
@@ -14,7 +14,7 @@ print(plan.explain()); th.apply(history, plan)
 th.restore("t1:0123456789abcdef")            # the content of a placeholder, byte for byte
 th.check(history, "anthropic"); th.repair(history)
 
-window = th.Window(budget=120_000)           # in an agent's loop: keeps the prompt cache warm
+window = th.Window(budget=120_000)           # in an agent's loop: reuses the prompt cache
 messages = window.fit(messages)
 
 memory = th.Memory()                         # every past session on this machine
@@ -150,7 +150,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # hides the lazy names from type checkers
+if not TYPE_CHECKING:  # type checkers use the imports above and report unknown names
 
     def __getattr__(name: str) -> Any:
         """Import a public name on first use, so that reading a transcript does not load the rest."""

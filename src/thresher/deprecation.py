@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def warn_renamed(where: str, old: str, new: str) -> None:
-    """Warn that a name is deprecated."""
+    """Warn that the name `old` is deprecated and that `new` replaces it."""
     warnings.warn(f"`{where}`: `{old}` is deprecated; use `{new}`", DeprecationWarning, stacklevel=4)
 
 
@@ -30,7 +30,7 @@ def rename_value(where: str, option: str, value: Any, renamed: Mapping[str, str]
 
 
 class RenamedField:
-    """A deprecated attribute that warns and returns the current one."""
+    """Descriptor of a deprecated attribute: warns, then returns the attribute that replaces it."""
 
     def __init__(self, old: str, current: str) -> None:
         self.name = old
@@ -42,7 +42,7 @@ class RenamedField:
 
 
 def update_options(kind: Any, options: dict[str, Any]) -> None:
-    """Replace deprecated options and values of a class in place, each with a warning."""
+    """Rename deprecated options of a class and their deprecated values in place, each with a warning."""
     renamed, values = getattr(kind, "renamed_options", ({}, {}))
     rename_options(kind.__name__, options, renamed)
     for option in values.keys() & options.keys():
@@ -52,7 +52,7 @@ def update_options(kind: Any, options: dict[str, Any]) -> None:
 def renamed_fields(
     *, values: Mapping[str, Mapping[str, str]] | None = None, **renamed: str
 ) -> Callable[[type[T]], type[T]]:
-    """Let a dataclass accept deprecated field names and `values`, with a warning."""
+    """Return a class decorator that accepts deprecated field names and field values, with a warning."""
 
     def decorate(kind: type[T]) -> type[T]:
         original = kind.__init__
@@ -71,14 +71,14 @@ def renamed_fields(
 
 
 class ForwardedNames:
-    """A module's `__getattr__` that forwards each deprecated name to its new `module:name`."""
+    """`__getattr__` of a module, which forwards each deprecated name to its new `module:name`."""
 
     def __init__(self, module: str, moved: Mapping[str, str]) -> None:
         self.module = module
         self.moved = moved
 
     def __call__(self, name: str) -> Any:
-        """Return the renamed object, with a warning that names its replacement."""
+        """Return the object that replaces a deprecated name, with a warning."""
         if name not in self.moved:
             raise AttributeError(f"module {self.module!r} has no attribute {name!r}")
         home, _, current = self.moved[name].partition(":")

@@ -386,7 +386,7 @@ def test_a_session_id_or_a_path_as_a_word_gets_a_hint() -> None:
 @pytest.mark.usefixtures("home")
 def test_a_page_past_the_last_one_reports_the_number_of_pages() -> None:
     total = run_json("search", "receipt", "--sessions", "2")["total"]
-    message = f"page 99 does not exist; matches in {total} sessions fill {-(-total // 2)} pages"
+    message = f"page 99 does not exist; the last page is {-(-total // 2)} ({total} sessions found)"
     result = run("search", "receipt", "--sessions", "2", "--page", "99")
     assert result.exit_code == 1
     assert message in result.stderr

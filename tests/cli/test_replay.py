@@ -260,7 +260,7 @@ def test_strategy_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.
     result = run(str(runs), *FEW, "--policy", "recency")
     assert result.exit_code == 1
     assert "recency at 6000 serves" in result.stderr
-    assert "the measure is wrong" in result.stderr
+    assert "the measurement is wrong" in result.stderr
 
 
 def test_price_lists_agree_with_the_registry(runs: Path) -> None:

@@ -117,7 +117,7 @@ def test_found_settings_are_written_and_read_by_windows(runs: Path) -> None:
         "tuning half, defaults", "tuning half, chosen", "report half, defaults", "report half, chosen",
         "Too few sessions for a recommendation (2). Write the settings with --force:",
         "A significant difference needs at least 8 sessions in the report half.", "[thresholds] low_water = 0.1",
-        "Wrote thresher.toml. Windows and `thresher fit` in that folder use it.",
+        "Wrote thresher.toml. Every `Window` and `thresher fit` started in that folder will use it.",
     ):  # fmt: skip
         assert expected in told
     assert (load_settings().budget, load_settings().thresholds) == (4_000, {"low_water": 0.1})
@@ -153,7 +153,7 @@ def test_better_settings_are_written_without_force(runs: Path, monkeypatch: pyte
     result = run(str(runs), "-o", "mine.toml")
     assert result.exit_code == 0
     assert "significantly better" in words(result)
-    assert "`thresher fit` in that folder use it once it is named thresher.toml." in words(result)
+    assert "`thresher fit` started in that folder will use it once it is named thresher.toml." in words(result)
     Path("mine.toml").unlink()
     data = run(str(runs), "--json", "-o", "mine.toml")
     value = json.loads(data.stdout)

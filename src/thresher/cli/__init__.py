@@ -41,9 +41,9 @@ COMMAND_GROUPS = {
         "forget": "Delete sessions from the archive for good.",
     },
 }
-"""Commands under the headings of `thresher --help`, each with the first line of its docstring.
+"""Commands under the headings of `thresher --help`, each with a copy of the first line of its docstring.
 
-The copies save `--help` the import of every command. Command `x` is `x_command` in `thresher.cli.x`.
+Thanks to the copies, `--help` imports no command. Command `x` is the function `x_command` in `thresher.cli.x`.
 """
 COMMANDS = {name: summary for commands in COMMAND_GROUPS.values() for name, summary in commands.items()}
 
@@ -72,7 +72,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Split the arguments into a command and its own arguments; suggest a name for an unknown one."""
+        """Split the arguments into a command and the arguments for it; suggest a name for an unknown command."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             hint = suggest_name(args[0], COMMANDS) or f" Valid commands: {', '.join(COMMANDS)}."
             raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)
@@ -87,17 +87,18 @@ def cli(context: click.Context, as_json: bool) -> None:
     """Search, read, trim and replay AI agents' conversations.
 
     Thresher reads the sessions that agents keep on this machine. Without a
-    command, it prints an overview of them. SESSION in a command is a file or the
-    first characters of a session id. `thresher COMMAND --help` explains a command.
+    command, it prints an overview of them. Where a command takes SESSION, pass a
+    file or the first characters of a session id. `thresher COMMAND --help`
+    explains a command.
 
     Exit codes: 0 success, 1 problem or nothing found, 2 invalid usage.
 
     \b
     Examples:
       thresher                          which agents have sessions here
-      thresher search jwt refresh       find the session about it
-      thresher show 0f3c9a1e            read that session
-      thresher fit 0f3c9a1e -b 60k      what trimming it to 60,000 tokens removes
+      thresher search jwt refresh       find sessions about this topic
+      thresher show 0f3c9a1e            read a session
+      thresher fit 0f3c9a1e -b 60k      preview trimming it to 60,000 tokens
       thresher install claude-code      give an agent access to past sessions
     """
     if context.invoked_subcommand is None:

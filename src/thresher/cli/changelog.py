@@ -49,8 +49,8 @@ def changelog_command(
 
     The output is Markdown with one section per file. Name sessions (files or the start of their ids), or select them
     from the archive with --project, --since and --until. The reason for a change is the description in its tool call,
-    otherwise the agent's text right before it. Archived sessions have their keys and
-    passwords redacted.
+    or the agent's text before the call if there is no description. Keys and passwords in archived sessions are
+    redacted.
 
     Exits 1 if nothing changed.
 
@@ -84,7 +84,7 @@ def changelog_command(
 
 
 def _load_archived_sessions(memory: "Memory", project: str, since: datetime | None, *, reveal: bool) -> "list[Session]":
-    """Return the archived sessions of a project, without sub-agents and without those that ended before `since`."""
+    """Return the archived sessions of a project, except sub-agents and sessions that ended before `since`."""
     from thresher.memory.ingest.session_redaction import redact_session
 
     keys = []

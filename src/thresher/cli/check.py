@@ -18,7 +18,7 @@ DIALECTS = format_names("wire")
 @click.argument("reference", metavar="SESSION")
 @option(
     "--dialect -d API",
-    f"API to validate against: {', '.join(DIALECTS)}. Default: that of SESSION if known, otherwise all.",
+    f"API to validate against: {', '.join(DIALECTS)}. Default: the API of SESSION if known, otherwise all.",
     type=click.Choice(DIALECTS),
 )
 @source_options
@@ -27,7 +27,7 @@ def check_command(reference: str, dialect: str | None, sources: SessionSources, 
     """Check a conversation against an API's rules.
 
     SESSION is a file or the start of a session id. Exits 1 if the API would reject the conversation. Each violation
-    names the message, the part, the rule, and where the vendor documents it.
+    names the message, the part, the rule and the page where the vendor documents the rule.
 
     \b
     Examples:

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 ItemT = TypeVar("ItemT")
 PIPED_WIDTH = 160
-"""Columns of a table in a pipe: wide, because a pipe does not wrap lines."""
+"""Width of a table in a pipe, in characters: wide, because a pipe does not wrap lines."""
 INTERRUPTED_EXIT_CODE = 130
 """The usual exit code of a program that Ctrl-C stopped."""
 JSON_SCHEMA = 1
 """Version of the keys in every `--json` output. Renaming or removing a key increments it; adding one does not."""
 MIN_TRACKED_ITEMS = 20
-"""Reading fewer items takes less time than importing the progress bar."""
+"""Minimum number of items for a progress bar. Reading fewer takes less time than importing it."""
 
 
 def program_name() -> str:
-    """Return the command that started this program: `thresher` if that is on the path, otherwise its file."""
+    """Return the command that started this program: `thresher` if that is on the path, otherwise a path."""
     command = sys.argv[0]
     installed = shutil.which("thresher")
     return "thresher" if installed and Path(installed).resolve() == Path(command).resolve() else command
@@ -93,7 +93,7 @@ def print_lines(lines: "Iterable[StyledLine]") -> None:
 
 
 def print_result(value: Mapping[str, Any], lines: "Iterable[StyledLine]", *, as_json: bool) -> None:
-    """Print `value` with `--json`, and otherwise `lines`. Lines from a generator are only formatted when printed."""
+    """Print `value` as JSON if `as_json` is true, otherwise print `lines`, which may be a generator."""
     if as_json:
         print_output(value)
     else:
@@ -117,7 +117,7 @@ def write_output_file(output: Path, text: str, source: str = "", *, errors: str 
 
 
 def check_writable(output: Path) -> None:
-    """Raise `OptionError` for an unwritable file before the long work, not after it."""
+    """Raise `OptionError` if a file cannot be written. Called before long work, so that its result is not lost."""
     folder = output.parent
     if not folder.is_dir():
         raise OptionError(
@@ -143,8 +143,8 @@ def progress_bar(
 ) -> Iterator[Callable[[int, int], None] | None]:
     """Yield a callback `(done, total)` that updates a bar on standard error, or None without a terminal.
 
-    `percent` hides the numbers and shows the share only, for counts such as bytes that mean little to a person. The
-    bar starts with the first call, because importing it is slow and most work ends before it.
+    If `percent` is true, the bar shows a percentage instead of the counts, which mean little if they are bytes. The bar
+    starts with the first call of the callback, because the import is slow and short work makes no call.
     """
     if console is None and not sys.stderr.isatty():
         yield None

@@ -22,7 +22,7 @@ DIALECTS = format_names("wire")
     "--body/--list",
     default=None,
     help="Write a request body, or a list of messages. Default: the form of the input, but a body if the "
-    "API keeps the system prompt outside the messages.",
+    "API takes the system prompt or the tools outside the messages.",
 )
 @whole_option
 @output_option

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("files")
 @click.argument("session")
 @click.argument("path", required=False, default="")
-@option("--at TURN", "Print PATH as it was after this turn: 50.", type=click.IntRange(0))
+@option("--at TURN", "Print the content of PATH after this turn: 50.", type=click.IntRange(0))
 @option("--diff", "Print the session's changes to PATH, or to all files, as a unified diff.")
 @reveal_option
 @source_options
@@ -27,8 +27,8 @@ def files_command(
 ) -> None:
     """Show what a session did to each file.
 
-    SESSION is a file or the start of a session id. The output covers its sub-agents, too. Without PATH, print a table
-    of files. With PATH (a path or the end of one), print the history of that file. The content is rebuilt from the
+    SESSION is a file or the start of a session id. Changes by its sub-agents are included. Without PATH, print a table
+    of files. With PATH (a path or the end of one), print the history of that file. File contents are rebuilt from the
     reads, writes and edits in the session, not from files on disk. A turn is one model call; the first is 1.
 
     With --at or --diff, exits 1 if part of the content is not known exactly; standard error explains why.

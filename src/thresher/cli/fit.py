@@ -25,12 +25,12 @@ DIALECTS = format_names("wire")
 @click.argument("reference", metavar="SESSION")
 @option(
     "--policy -p NAME",
-    f"What to remove first: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
+    f"Rules for what to remove: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
 )
 @option("--budget -b TOKENS", "Maximum size of the result: 60000, 60k, 1.5M.")
 @option(
     "--model -m NAME",
-    "Model that gets the result. Without --budget, the budget is 70 % of its context window.",
+    "Model that gets the result. Without --budget, the budget is 70 % of this model's context window.",
 )
 @option(
     "--to API",
@@ -93,7 +93,7 @@ def fit_command(
 
 
 def _default_target(session: Session) -> str:
-    """Return the dialect to write: that of the input messages, or of the vendor whose agent wrote the transcript."""
+    """Return the dialect to write: the input's own, or for a transcript the dialect of the agent's API."""
     source_format = find_format(session.agent)
     return source_format.wire if isinstance(source_format, TranscriptFormat) else source_format.name
 

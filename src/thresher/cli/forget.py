@@ -28,8 +28,8 @@ def forget_command(
 ) -> None:
     """Delete sessions from the archive for good.
 
-    Select sessions by ID (the start of a session id), or by --project and --before; with both options, a session must
-    match both. The next sync does not bring them back. The agents' own files are not changed.
+    Select sessions by ID (the start of a session id), or by --project and --before; if you give both options, a
+    session must match both. The next sync does not bring them back. The agents' own files are not changed.
 
     Exits 1 if nothing matches or you answer no.
 

@@ -22,7 +22,7 @@ _EXTENSIONS = frozenset(_EXTENSION_LIST.split())
 
 
 def suggest_searches(memory: "Memory", results: "SearchResults", text: str, *, by_file: bool) -> Iterator[str]:
-    """Suggest a command for session ids and paths in a query that matched nothing or is one word only."""
+    """Suggest better commands for session ids and paths in a query that matched nothing or is a single word."""
     words = text.replace('"', " ").split()
     if results.found and len(words) > 1:
         return
@@ -35,10 +35,10 @@ def suggest_searches(memory: "Memory", results: "SearchResults", text: str, *, b
 
 
 def format_missing_page(results: "SearchResults", sessions: int) -> str:
-    """Explain that the requested page is after the last one; a page has `sessions` sessions."""
+    """Explain that the requested page does not exist; `sessions` is the number of sessions per page."""
     pages = min(-(-results.found // sessions), results.page - 1)
     found = plural(results.found, "session")
-    return f"page {results.page} does not exist; matches in {found} fill {plural(pages, 'page')}"
+    return f"page {results.page} does not exist; the last page is {pages} ({found} found)"
 
 
 def _is_path(word: str) -> bool:

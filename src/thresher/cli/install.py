@@ -1,7 +1,8 @@
 """`thresher install`: add Thresher's MCP server to the configuration of an agent.
 
-`thresher.serve.mcp_clients` computes the change; this module shows and writes it. The agent may read or write its file
-at any moment, so this module replaces it atomically, and only if its content is still the one in the plan.
+`thresher.serve.mcp_clients` computes the change. This module shows it and writes it. The agent may read or write
+its configuration file at any moment. So this module replaces the file atomically, and only if nobody has changed it
+since the change was computed.
 """
 
 import os
@@ -36,8 +37,8 @@ BACKUP_SUFFIX = ".before-thresher"
 
 @click.command("install")
 @click.argument("client", type=click.Choice(list(MCP_CLIENTS)), metavar="AGENT")
-@option("--write", "Write the change. The old file is kept as a copy next to it.")
-@option("--remove", "Remove the entry. The old file is kept as a copy next to it.")
+@option("--write", "Write the change, and keep a copy of the old file next to the new one.")
+@option("--remove", "Remove the entry, and keep a copy of the old file next to the new one.")
 @option(
     "--project [DIR]",
     "Change the configuration of the project in DIR (default: the current folder), not the user's.",
@@ -50,8 +51,8 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     """Add Thresher's MCP server to an agent.
 
     AGENT is claude-code, codex, gemini-cli, opencode, cursor or vscode. Without --write or --remove, the command shows
-    the change and writes nothing. The rest of the file stays as it is. If the file has comments or no safe
-    change is possible, you get the entry to paste.
+    the change and writes nothing. The rest of the file stays as it is. If the file has comments or cannot be changed
+    safely, you get the entry to paste.
 
     Exits 1 if you have to change the file by hand.
 
@@ -97,7 +98,7 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
 
 
 def find_mcp_server_command() -> tuple[str, ...]:
-    """Return the command that starts the server: the full path of `thresher`, or Python and the module without it."""
+    """Return the command that starts the server: the path of `thresher`, or Python with the module."""
     program = shutil.which(program_name())
     if program and Path(program).stem == "thresher":
         return (str(Path(program).absolute()), "mcp")
@@ -105,13 +106,13 @@ def find_mcp_server_command() -> tuple[str, ...]:
 
 
 def _server_environment() -> dict[str, str]:
-    """Return the variables that the server needs: some agents pass few, and THRESHER_HOME names the archive."""
+    """Return THRESHER_HOME if it is set: some agents do not pass it on, and the server needs it to find the archive."""
     folder = os.environ.get("THRESHER_HOME")
     return {"THRESHER_HOME": str(Path(folder).expanduser().absolute())} if folder else {}
 
 
 def write_config_change(change: ConfigChange) -> Path | None:
-    """Write a planned change, and return the backup of the old file if there was one."""
+    """Write a planned change, and return the path of the backup; None if there was no old file."""
     try:
         target = change.file.resolve()  # follow a symlink, so that it stays one
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +141,7 @@ def _replace_file(target: Path, temporary: Path, change: ConfigChange) -> Path |
 
 
 def _write_backup(target: Path, content: bytes) -> Path:
-    """Write a copy next to the file, under a name that no older copy has."""
+    """Write a copy next to the file, under an unused name."""
     for number in count(1):
         backup = target.with_name(f"{target.name}{BACKUP_SUFFIX}{f'-{number}' if number > 1 else ''}")
         try:

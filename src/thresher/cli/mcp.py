@@ -12,7 +12,7 @@ from thresher.cli.sources import SessionSources
 
 @click.command("mcp")
 @option("--http", "Serve over HTTP instead of standard input and output.")
-@option("--host ADDRESS", "With --http: listen here.", default="127.0.0.1")
+@option("--host ADDRESS", "With --http: address to listen on.", default="127.0.0.1")
 @option("--port N", "With --http: port to listen on.", default=8765, type=click.IntRange(1, 65535))
 @option(
     "--token TEXT",
@@ -21,7 +21,9 @@ from thresher.cli.sources import SessionSources
     default="",
     envvar="THRESHER_MCP_TOKEN",
 )
-@option("--session SESSION", "The calling session: an id or a file. Default: detected for each call.", default="")
+@option(
+    "--session SESSION", "Session that calls the server: an id or a file. Default: detected for each call.", default=""
+)
 @option(
     "--project DIR",
     "Folder that the calling session works in. Default: the current folder.",
@@ -33,9 +35,9 @@ def mcp_command(
 ) -> None:
     """Run the MCP server.
 
-    Its tools give sub-agents their parent's context and search past sessions. Agents start it themselves:
-    `thresher install AGENT` shows the configuration. It writes only Thresher's own data, and always redacts secrets.
-    Needs `pip install 'thresher[mcp]'`.
+    Its tools give sub-agents their parent's context and search past sessions. Agents start it themselves: `thresher
+    install AGENT` shows the configuration. The server writes only Thresher's own data, and always redacts secrets. It
+    needs `pip install 'thresher[mcp]'`.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ Command = Callable[..., None]
 
 
 def option(declaration: str, text: str, *, name: str = "", **settings: Any) -> Callable[[Command], Command]:
-    """Declare an option as its help shows it: `--budget -b TOKENS`, or `--full` for a flag. Help prints the default."""
+    """Declare an option in the form that help prints: `--budget -b TOKENS`, or `--full` for a flag."""
     words = declaration.split()
     flags = [word for word in words if word.startswith("-")]
     kind = {"is_flag": True} if words == flags else {"metavar": words[-1]}
@@ -31,7 +31,7 @@ project_option = option("--project TEXT", "Only sessions whose folder path conta
 output_option = option(
     "--output -o FILE", "Write the result to this file instead of standard output.", type=OUTPUT_FILE
 )
-whole_option = option("--whole", "Include everything since the start. Default: only since the last compaction.")
+whole_option = option("--whole", "Include the whole session. Default: only what follows the last compaction.")
 
 
 def source_options(command: Command) -> Command:

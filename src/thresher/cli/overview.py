@@ -1,4 +1,4 @@
-"""`thresher` without a command: an overview of this machine. Lists files and reads no session."""
+"""`thresher` without a command: an overview of the sessions on this machine. It parses no session."""
 
 import os
 from collections import defaultdict
@@ -81,7 +81,7 @@ def _agent_value(name: str, paths: list[Path]) -> dict[str, Any]:
 
 
 def _count_sessions(name: str, path: Path) -> int:
-    """Return the number of sessions in a file: counted in a database, 1 for other files and broken databases."""
+    """Return the number of sessions in a file: the count in a database, 1 for any other file or a broken database."""
     try:
         versions = list_session_versions(path, format=name)
     except ReadError:

@@ -51,8 +51,8 @@ def recall_command(
 ) -> None:
     """Ask one past session a question.
 
-    SESSION is the start of a session id. Prints the excerpts that match QUESTION best, each with its file and line. It
-    needs no model. With --model, a model answers from the excerpts; set its API key in OPENAI_API_KEY or
+    SESSION is the start of a session id. Prints the excerpts that match QUESTION best, with the session file and line
+    numbers; this needs no model. With --model, a model answers from the excerpts. Set the API key in OPENAI_API_KEY or
     ANTHROPIC_API_KEY.
 
     Exits 1 if nothing in the session matches.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = ("auto", "newest-batched", "oracle-batched")
 DEFAULT_BUDGETS = "18k,27k,36k,48k,64k,90k,128k,180k"
 PRICE_TABLES = ("anthropic", "anthropic-1h", "openai", "gemini")
-"""Copies of the default budgets and price lists in `thresher.replay`, because `--help` does not import that package."""
+"""Names of the price lists. They and the budgets are copies, so that `--help` does not import `thresher.replay`."""
 
 prices_option = option(
     "--prices LIST",
@@ -76,8 +76,8 @@ def replay_command(
     """Compare policies by replaying recorded sessions.
 
     Replays the sessions in PATHS (files or folders), or those on this machine, and calls no model. For each turn it
-    checks whether the request still contained the earlier text that the turn used, and charges for fetching lost
-    text. An interrupted run resumes when you run the same command again.
+    checks whether the request still contained the earlier text that the turn used. Text that was missing adds the cost
+    of fetching it again. An interrupted run resumes when you run the same command again.
 
     Exits 1 if a file cannot be read or a policy fails.
 
@@ -137,7 +137,7 @@ def _parse_budgets(budgets: Sequence[str]) -> Sequence[int]:
 def _run_sweep(
     files: Sequence[Path], policies: Sequence[str], budgets: Sequence[int], prices: str, jobs: int
 ) -> tuple["SweepResults", list[str]]:
-    """Replay the files, and return the results and the strategies of a group that are not installed."""
+    """Replay the files; return the results, and the selected strategies whose packages are not installed."""
     from thresher.replay.strategies.registry import rates_for_price_list, select_strategies, takes_budget
     from thresher.replay.sweep import run_sweep
     from thresher.store import get_data_folder
@@ -151,7 +151,7 @@ def _run_sweep(
 
 
 def _report_bound_violations(results: "SweepResults") -> bool:
-    """Warn about a strategy that serves more than the upper bound: the measurement itself is wrong then."""
+    """Warn about strategies that serve more than the upper bound, which proves the measurement wrong."""
     from thresher.render.text import strip_control_codes
     from thresher.replay.scores import find_bound_violations
     from thresher.replay.strategies.registry import BASELINES
@@ -161,7 +161,7 @@ def _report_bound_violations(results: "SweepResults") -> bool:
         name, session = strip_control_codes(one.setting.name), strip_control_codes(one.session)
         warn(
             f"thresher: {name} at {one.setting.budget} serves {one.served:.2%} of {session}, above the upper bound of "
-            f"{one.max_served:.2%}: the measure is wrong; please report this as a bug"
+            f"{one.max_served:.2%}: the measurement is wrong; please report this as a bug"
         )
     return bool(violations)
 
@@ -173,12 +173,12 @@ def _nothing_measured_message(results: "SweepResults") -> str:
     shorter = f" ({results.short:,} {'is' if results.short == 1 else 'are'} shorter)" if results.short else ""
     return (
         f"nothing to measure in {plural(results.files, 'file')}: no recording of {MIN_RECORDED_CALLS} turns or more "
-        f"refers to earlier text{shorter}. Name longer sessions: `thresher replay PATH`"
+        f"refers to earlier text{shorter}. Pass longer sessions: `thresher replay PATH`"
     )
 
 
 def report_replay_failures(failures: "Sequence[ReplayFailure]", named: Sequence[Path]) -> bool:
-    """Print what failed and return whether anything did; skip files in unknown formats that the user did not name."""
+    """Print failures, and return True if there are any. Skip files of unknown format that the user did not name."""
     from thresher.render.replay import replay_failure_text
 
     reported = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]

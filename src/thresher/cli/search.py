@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 ARGUMENTS_KEY = "thresher.search.arguments"
 AGENT_NAMES = ", ".join(format_names("transcript"))
 FILTER_OPTIONS = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
-"""Options that narrow a search and cannot replace its words."""
+"""Options that narrow a search; a search needs words, or options such as `--require`, besides them."""
 
 
 class SearchCommand(click.Command):
-    """A command that keeps its arguments, to print the command for the next page."""
+    """A command that stores its arguments, so that it can print the command for the next page."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Copy the arguments before click consumes them."""
@@ -80,12 +80,16 @@ class SearchCommand(click.Command):
 @option("--messages N", "Messages to show of each session.", type=click.IntRange(1, 1000), default=5)
 @option("--context N", "Characters to show of each message.", type=click.IntRange(20, 20_000), default=300)
 @option("--page N", "Page to show.", type=click.IntRange(1, 100_000), default=1)
-@option("--current ID", "Session that runs this search: skip it and its family. Claude Code and Codex set it.")
+@option(
+    "--current ID",
+    "Skip this session and its family. Default: the session that runs this search, if its agent sets the id (Claude "
+    "Code and Codex do).",
+)
 @option(
     "--cutoff",
-    "Skip all messages of a session before its last recall. For comparisons only: it skips real work, too.",
+    "Skip the messages of each session before its last recall. For comparisons only: this also skips real work.",
 )
-@option("--left-out", "Print what searches skip, by reason and share. Works without WORDS.")
+@option("--left-out", "Print how much text searches skip, by reason. Works without WORDS.")
 @no_sync_option
 @reveal_option
 @source_options

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from thresher.memory import Memory
 
 SLOW_SYNC_SECONDS = 2.0
-"""A sync that takes longer reports how many messages it read."""
+"""A longer sync reports how many messages it read."""
 MAX_LISTED_IDS = 10
 
 
 class SessionSources(NamedTuple):
-    """Files and folders to read: those given with `--source`, and by default the agents' own folders."""
+    """Files and folders to read: the `--source` paths, and by default the agents' own folders."""
 
     extra: tuple[Path, ...] = ()
     discover: bool = True
@@ -40,10 +40,11 @@ class SessionSources(NamedTuple):
         return memory
 
     def find_session(self, reference: str, *, reveal: bool = False) -> Session:
-        """Return the session that a path or the start of an id names. A full id matches only itself.
+        """Return the session of a file, or the session whose id starts with `reference`; a complete id wins.
 
-        The lookup reads files with the id in their name first. If the file no longer exists, the session comes from
-        the archive, with secrets redacted unless `reveal` is true. Parsing every other file is the slow fallback.
+        The lookup parses files with the id in their name first. If there is none and the file of the archived session
+        no longer exists, the session comes from the archive, with secrets redacted unless `reveal` is true. Otherwise
+        the lookup parses all files, which is slow.
         """
         if Path(reference).is_file():
             hint = f"choose one with `ID --source {reference}`"
@@ -88,7 +89,7 @@ def open_existing_memory() -> "Memory | None":
 
 
 def session_dialect(session: Session) -> str | None:
-    """Return the dialect of a session that is a plain list of API messages, and None for a transcript."""
+    """Return the dialect of a session that was read from API messages; None for a transcript."""
     return session.agent if session.agent in format_names("wire") else None
 
 
@@ -97,8 +98,8 @@ def read_sessions(
 ) -> tuple[list[Session], list[str]]:
     """Return the sessions in the files, and a message for each unreadable file.
 
-    `is_wanted` filters by id, to avoid decoding every session of a database. A file in an unknown format fails only
-    if it is in `named`. Sub-agents appear under their parent session only.
+    `is_wanted` selects sessions by id, so that a database decodes only these. A file of unknown format counts as
+    unreadable only if it is in `named`. Sub-agents appear under their parent session only.
     """
     sessions: list[Session] = []
     failures: list[str] = []

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 100),
     default=95,
 )
-@option("--trials N", "Configurations to try at most.", type=click.IntRange(min=1), default=60)
+@option("--trials N", "Maximum number of configurations to try.", type=click.IntRange(min=1), default=60)
 @prices_option
 @jobs_option
 @option("--output -o FILE", "Write better settings to this file.", type=OUTPUT_FILE, default=Path("thresher.toml"))
@@ -60,9 +60,9 @@ def tune_command(
     """Find the best settings of `auto` for your sessions.
 
     Replays the sessions in PATHS (files or folders), or those on this machine, with other settings of the `auto`
-    preset. The best settings cost least and still serve enough turns. The search chooses them on some projects and
-    tests them on the others; it writes nothing if they do no better there. An interrupted run resumes when you run the
-    same command again.
+    preset. The best settings are the cheapest ones that serve enough turns. The search chooses them on some projects
+    and tests them on the others. If they are no better there, it writes nothing. An interrupted run resumes when you
+    run the same command again.
 
     Exits 1 if it cannot read a file, or if it finds better settings but the
     output file exists.
@@ -102,7 +102,7 @@ def tune_command(
 
 
 def _check_output(output: Path, *, force: bool) -> None:
-    """Raise an error for an unwritable path before the search, not after it."""
+    """Warn if the output file exists without --force; raise an error if it cannot be written."""
     if output.exists() and not force:
         from thresher.render.tune import existing_file_notice
 
@@ -114,9 +114,9 @@ def _check_output(output: Path, *, force: bool) -> None:
 
 
 def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: bool, as_json: bool) -> bool:
-    """Print the result and write the settings. Return True if an existing file kept them from being written.
+    """Print the result and write the settings. Return True if an existing file prevents writing.
 
-    An error while writing comes after the printed result: the search may have taken hours.
+    The result is printed before an error while writing is raised, because the search may have taken hours.
     """
     from thresher.render import tune as render
     from thresher.replay.tuning.search import has_same_settings

@@ -1,7 +1,7 @@
 """API message formats: parse messages to histories, and emit histories as messages.
 
-Parses messages or request bodies of any supported API, and emits them without loss. Each dialect has a folder, a row in
-`table`, and a fixture. Imports `model` and `errors` only.
+Messages and request bodies that are parsed and emitted in the same dialect do not change. Each dialect has a folder, a
+row in `table`, and a test fixture. This package imports only `model` and `errors`.
 """
 
 from thresher.dialects.base import Dialect, Emission

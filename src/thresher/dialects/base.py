@@ -21,13 +21,13 @@ class Emission(Struct, frozen=True):
 
 
 class TokenFrame(NamedTuple):
-    """Tokens of a message besides its texts: roles, tags, ids."""
+    """Token overhead of messages, calls and results, besides their texts: roles, tags, ids."""
 
     message: int = 4
     call: int = 12
     result: int = 10
     tools: int = 0
-    """Tokens added once per request if it has tools."""
+    """Tokens that tools add once to a request."""
     factor: float = 1.0
     """Ratio of this API's tokens to o200k tokens, used if no model is named."""
 
@@ -35,8 +35,8 @@ class TokenFrame(NamedTuple):
 class Dialect(Struct, frozen=True):
     """One API's message format.
 
-    `name`, `title`, `parse`, `emit` and `sniff` form a codec. The defaults of all other fields fit an API of messages
-    with roles and blocks.
+    A codec needs `name`, `title`, `parse`, `emit` and `sniff`. The defaults of the other fields fit an API whose
+    messages have roles and blocks.
     """
 
     name: str
@@ -44,16 +44,16 @@ class Dialect(Struct, frozen=True):
     parse: Callable[[Any], History]
     emit: Callable[[History, bool | None], Emission]
     sniff: Callable[[Any], int]
-    """Score of a value for this dialect: 0 no match, 1 possible, 2 likely, 3 certain."""
+    """Function that scores a value for this dialect: 0 no match, 1 possible, 2 likely, 3 certain."""
     messages_field: str = "messages"
     """Field of a request body that holds the messages, one row each."""
     kind: Literal["wire"] = "wire"
     arrange: ArrangeRows = arrange_by_role
-    """Arrange a history in the rows that `emit` would produce, without encoding them."""
+    """Function that arranges a history in the rows that `emit` would produce, without encoding them."""
     rules: "tuple[LegalityRule, ...]" = ()
     """Requirements of the API, each with its repair."""
     vendor: str = ""
-    """The only vendor whose models use this dialect, as in the model catalog; empty if several do."""
+    """Vendor in the model catalog whose models use this dialect; empty if several vendors share it."""
     model_name_part: str = ""
     """Substring of the vendor's model names, for models that the catalog lacks."""
     prompt_fields: frozenset[str] = frozenset({"system", "tools"})
@@ -63,19 +63,20 @@ class Dialect(Struct, frozen=True):
     takes_text: bool = False
     """True if a plain string or a single object can replace the list of messages."""
     read_usage: Callable[[Mapping[str, Any]], Usage | None] | None = None
-    """Parse the usage object of a response; None if it belongs to another dialect."""
+    """Function that parses the usage object of a response, and returns None for an object of another dialect."""
     place_cache_breakpoints: Callable[..., Any] | None = None
-    """Add cache breakpoints; None if the API caches automatically."""
+    """Function that adds cache breakpoints; None if the API caches automatically."""
     request_thinking_drop: Callable[[Any], dict[str, Any] | None] | None = None
-    """Ask the API to drop thinking that an edit invalidated; None if it cannot."""
+    """Function that makes the API drop thinking that an edit invalidated; None if the API cannot."""
     token_frame: TokenFrame | None = None
     """Token overhead, measured on recorded usage; None means that the smallest known overhead is used."""
     links_steps: bool = False
-    """True if a rule also relates a step to steps that are not adjacent."""
+    """True if a rule compares steps of a turn that are not adjacent."""
     has_item_ids: bool = False
-    """True if messages and parts have unique ids of their own."""
+    """True if messages and parts have item ids, which must be unique in a request."""
     reasoning_needs_next_item: bool = False
-    """True if the API rejects reasoning without its following item."""
+    """True if the API rejects reasoning without the item that followed it."""
     merges_same_role: bool = False
     """True if adjacent messages of one role must be merged after an edit."""
     one_result_per_message: bool = False
+    """True if each tool result is a message of its own."""

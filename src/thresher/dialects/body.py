@@ -9,7 +9,7 @@ from thresher.model.jsontext import dump_json, load_json
 
 
 def split_request_body(name: str, value: Any, key: str) -> tuple[list[Any], dict[str, Any] | None]:
-    """Split a request into its messages and its other fields; None if it is a plain list."""
+    """Split a request into its messages and its other fields, which are None for a plain list of messages."""
     if isinstance(value, dict) and isinstance(value.get(key), list):
         return value[key], {k: v for k, v in value.items() if k != key}
     if isinstance(value, list):
@@ -20,7 +20,7 @@ def split_request_body(name: str, value: Any, key: str) -> tuple[list[Any], dict
 
 
 def make_request_history(name: str, messages: list[Message], rest: dict[str, Any] | None) -> History:
-    """Build a history with tools from the body, and preserve its other fields."""
+    """Build a history from parsed messages and the other fields of the request, which it preserves."""
     if rest is None:
         return History(tuple(messages), pocket=VendorExtras(name))
     tools = "" if rest.get("tools") is None else dump_json(rest.pop("tools"))
@@ -29,7 +29,7 @@ def make_request_history(name: str, messages: list[Message], rest: dict[str, Any
 
 
 def get_request_fields(history: History, name: str, losses: ConversionLosses) -> dict[str, Any]:
-    """Return the other fields of the request body, if the history has any of this dialect."""
+    """Return the preserved request fields of this dialect; record those of another dialect as a loss."""
     pocket = history.pocket
     if pocket is None or not pocket.fields:
         return {}
@@ -41,7 +41,7 @@ def get_request_fields(history: History, name: str, losses: ConversionLosses) ->
 
 
 def is_from_dialect(history: History, name: str) -> bool:
-    """True if the history's tools and request fields are in this dialect."""
+    """Return True if the history's tools and request fields are in this dialect."""
     return history.pocket is not None and history.pocket.format == name
 
 
@@ -53,7 +53,7 @@ _OPENAI_CHAT_FIELDS = frozenset({
 
 
 def is_openai_chat_body(value: Any) -> bool:
-    """True if a body has fields or tool definitions of Chat Completions."""
+    """Return True if a body has fields or tool definitions of Chat Completions."""
     if not isinstance(value, dict):
         return False
     tools = value.get("tools")
@@ -64,7 +64,7 @@ def is_openai_chat_body(value: Any) -> bool:
 
 
 def has_request_body(history: History) -> bool:
-    """True if the history came as a request body."""
+    """Return True if the history came as a request body."""
     return history.pocket is not None and history.pocket.shape == "body"
 
 

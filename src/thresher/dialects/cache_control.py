@@ -32,7 +32,7 @@ def strip_cache_breakpoints(value: Any) -> Any:
 
 
 def has_cache_breakpoints(value: Any) -> bool:
-    """True if messages or a body contain a breakpoint. A null counts, because its author considered breakpoints."""
+    """Return True if messages or a body contain a breakpoint. A `cache_control` of null counts as one."""
     if isinstance(value, list):
         return any_has_breakpoint(value)
     if not isinstance(value, dict):
@@ -41,12 +41,12 @@ def has_cache_breakpoints(value: Any) -> bool:
 
 
 def any_has_breakpoint(items: Any) -> bool:
-    """True if any row or block has a breakpoint."""
+    """Return True if any row or block has a breakpoint."""
     return isinstance(items, list) and any(_has_breakpoint(item) for item in items)
 
 
 def _has_breakpoint(item: Any) -> bool:
-    """True if a row or block, or a block nested in a result or document, has a breakpoint."""
+    """Return True if a row or block, or a block nested in a result or document, has a breakpoint."""
     if not isinstance(item, dict):
         return False
     if CACHE_CONTROL in item:
@@ -88,7 +88,7 @@ def list_blocks(row: Any) -> list[Any]:
 
 
 def is_markable(block: Any) -> bool:
-    """True if a block accepts a breakpoint."""
+    """Return True if a block accepts a breakpoint."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind != "text":
         return isinstance(kind, str) and kind in _MARKABLE_BLOCK_TYPES

@@ -12,12 +12,12 @@ from thresher.model.parts import Image, Part, Summary, Text, ToolCall, ToolResul
 
 
 def is_blank_message(message: Message) -> bool:
-    """True if a message is empty or holds only empty texts."""
+    """Return True if a message is empty or holds only empty texts."""
     return all(isinstance(part, Text | Summary) and not part.text for part in message.parts)
 
 
 def infer_message_author(role: Role, parts: tuple[Part, ...]) -> Author:
-    """Infer the author of a message from its role and parts."""
+    """Infer the author of a message from the role and the parts."""
     if role == "assistant":
         return "model"
     if role == "tool":

@@ -17,8 +17,8 @@ def parse(messages: Messages, format: str | None = None) -> History:
 def emit_with_losses(history: History, format: str, *, body: bool | None = None) -> Emission:
     """Emit a history in a dialect, with a list of everything that the dialect cannot represent.
 
-    `body` selects a request body or a plain list of messages. The default is the form that the history came in, except
-    that a list becomes a body if the target has no other place for its system text or tools.
+    `body` selects a request body or a plain list of messages. By default, the output has the form that the
+    history was parsed from, but a list becomes a body if the target's list cannot hold the system text or the tools.
     """
     dialect = find_dialect(format)
     try:

@@ -1,4 +1,4 @@
-"""Preserve fields outside the model, and merge them back when a part is emitted."""
+"""Preserve fields that parts and messages have no attribute for, and merge them back when these are emitted."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ def merge_extra_fields(fresh: dict[str, Any], rest: Mapping[str, Any]) -> dict[s
 
 
 def get_layout_note(part: Part | Message, name: str) -> str:
-    """Return the layout note that dialect `name` left on a part or message."""
+    """Return a part's or message's layout note of dialect `name`; empty if there is none."""
     return part.pocket.shape if part.pocket and part.pocket.format == name else ""
 
 
@@ -71,7 +71,7 @@ def make_layout_note(name: str, *words: str) -> VendorExtras | None:
 
 
 def is_native(message: Message, name: str) -> bool:
-    """True if the message came from this dialect."""
+    """Return True if the message came from this dialect."""
     return message.pocket is not None and message.pocket.format == name
 
 
@@ -84,13 +84,13 @@ def make_opaque_message(name: str, value: Any) -> Message:
 
 
 def is_opaque_message(message: Message, name: str) -> bool:
-    """True if the message was preserved whole and is unchanged."""
+    """Return True if the message was preserved whole and is unchanged."""
     parts = message.parts
     return get_layout_note(message, name) == "whole" and len(parts) == 1 and isinstance(parts[0], Unknown)
 
 
 def is_nonconforming_message(message: Message, name: str) -> bool:
-    """True if the message does not match its dialect's documentation."""
+    """Return True if the message does not match its dialect's documentation."""
     return is_opaque_message(message, name) and message.author == "harness"
 
 

@@ -1,7 +1,7 @@
 """Accept messages in any form: dicts, SDK objects, a request body, a history, a session.
 
-Objects of the anthropic, openai and google-genai SDKs may be messages or nested in one, such as `{"role": "assistant",
-"content": response.content}`.
+Objects of the anthropic, openai and google-genai SDKs may be messages, or values inside a message, such as
+`{"role": "assistant", "content": response.content}`.
 """
 
 from base64 import b64encode
@@ -43,7 +43,7 @@ def read_with_dialect(value: Messages, dialect: str | None = None) -> tuple[Hist
 
 
 def require_dialect(value: Any) -> Dialect:
-    """Return the dialect of messages, or raise an error that explains why it is unknown."""
+    """Return the dialect of messages; raise an error with the reason if it cannot be detected."""
     detected = detect_dialect(value)
     if detected is not None:
         return detected

@@ -1,8 +1,9 @@
 """Layout of a history in a dialect's rows, for the rules to check without encoding it.
 
-`HistoryIndex` is derived once per history: its parts by place, and the matches of results and calls. `DialectLayout`
-arranges the same parts in the rows that a dialect sends: one row per native message, foreign messages merged by role,
-without parts that the dialect cannot represent. Rules skip opaque rows, whose meaning only the vendor knows.
+`HistoryIndex` is built once per history. It holds the parts with their places, and matches results to calls.
+`DialectLayout` arranges the same parts in the rows that a dialect sends: one row per native message, foreign messages
+merged by role, without parts that the dialect cannot represent. Rules skip opaque rows, because only the vendor knows
+their meaning.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ class PlacedPart(NamedTuple):
 
 
 class RuleFinding(NamedTuple):
-    """A violation and its position."""
+    """A rule violation, and the message index and part index where it is."""
 
     message: int
     part: int | None
@@ -37,7 +38,7 @@ class LayoutRow:
     def __init__(
         self, role: str, message: int, pieces: list[PlacedPart], *, native: bool = False, opaque: bool = False
     ):
-        """Start with the content of the row's first message."""
+        """Create a row from its first message, whose index is `message`."""
         self.role = role
         self.message = message
         self.parts = pieces
@@ -58,14 +59,14 @@ class HistoryIndex:
         self.blank_texts: list[PlacedPart] = []
         """Texts that contain only whitespace."""
         self.result_by_call: dict[Place, Place] = {}
-        """Result of each answered call."""
+        """Place of the result of each answered call."""
         self.call_by_result: dict[Place, Place] = {}
-        """Call of each matched result."""
+        """Place of the call of each matched result."""
         self.orphan_results: set[Place] = set()
         self.repeated_results: set[Place] = set()
-        """Results for a call that already has one."""
+        """Places of results whose call already has an earlier result."""
         self.encoding_suspects: list[tuple[int, int | None]] | None = None
-        """Positions of possible encoding errors, cached by the encoding rule for all dialects."""
+        """Positions of possible encoding errors; None until the encoding rule finds them for all dialects."""
         self._open_calls = OpenCalls[Place]()
         for index, message in enumerate(history.messages):
             self._add_message(index, message)
@@ -110,14 +111,14 @@ class DialectLayout:
         self.messages = history_index.history.messages
         self.rows: list[LayoutRow] = []
         self.system_messages: list[int] = []
-        """Messages outside the conversation, as system text."""
+        """Indexes of messages that are sent as system text, outside the rows."""
         self.calls: list[tuple[int, PlacedPart]] = []
         self.results: list[tuple[int, PlacedPart]] = []
         self.thinking: list[tuple[int, PlacedPart]] = []
         self.row_by_place: dict[Place, int] = {}
-        """Row of each call and result."""
+        """Index of the row of each call and result."""
         self.legacy_calls: set[Place] = set()
-        """Calls in the legacy `function_call` field of Chat Completions."""
+        """Places of calls in the legacy `function_call` field of Chat Completions."""
         arrange(self)
         self._index_parts()
 
@@ -136,7 +137,7 @@ class DialectLayout:
                     self.thinking.append((number, piece))
 
     def is_native(self, index: int) -> bool:
-        """True if a message came from this dialect."""
+        """Return True if a message came from this dialect."""
         pocket = self.messages[index].pocket
         return pocket is not None and pocket.format == self.dialect
 
@@ -149,7 +150,7 @@ def portable_parts(history_index: HistoryIndex, index: int) -> list[PlacedPart]:
 
 
 def is_portable_part(part: Part) -> bool:
-    """True if any dialect can represent a part."""
+    """Return True if any dialect can represent a part."""
     if isinstance(part, Text | Summary):
         return bool(part.text)
     return not isinstance(part, Thinking | Unknown)
@@ -159,7 +160,9 @@ ArrangeRows = Callable[[DialectLayout], None]
 
 
 def arrange_by_role(layout: DialectLayout) -> None:
-    """Arrange two alternating roles: system text separately, adjacent foreign messages of one role in one row."""
+    """Arrange rows of the roles user and assistant, with adjacent foreign messages of one role in one row.
+
+    Leading system text is separate."""
     can_merge = False
     for index, message in enumerate(layout.messages):
         native = layout.is_native(index)
@@ -187,7 +190,7 @@ def _is_separate_system_text(layout: DialectLayout, message: Message, *, native:
 
 
 def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: str) -> list[PlacedPart]:
-    """Merge parts, results first, as the encoders do."""
+    """Merge the parts of two foreign messages, results first for a user row, as the encoders do."""
     merged = [*before, *after]
     if role == "user" and any(isinstance(piece.part, ToolResult) for piece in after):
         merged.sort(key=lambda piece: not isinstance(piece.part, ToolResult))
@@ -195,7 +198,7 @@ def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: st
 
 
 def arrange_in_order(layout: DialectLayout) -> None:
-    """Arrange one row per message in order, with leading system text and instructions separately."""
+    """Arrange one row per message in order; leading system text and instructions are separate."""
     for index, message in enumerate(layout.messages):
         native = layout.is_native(index)
         leading = message.role == "system" and not layout.rows and not native

@@ -5,7 +5,7 @@ from thresher.model.parts import Thinking, Unknown
 
 
 class ConversionLosses:
-    """Collects conversion losses, each kind once with a count."""
+    """Collection of conversion losses, each kind once with a count."""
 
     def __init__(self) -> None:
         """Start without losses."""
@@ -16,7 +16,7 @@ class ConversionLosses:
         self._counts[problem, done] = self._counts.get((problem, done), 0) + 1
 
     def add_foreign_part(self, part: Thinking | Unknown) -> None:
-        """Record a part that only its own vendor can parse."""
+        """Record a part that only the vendor of its dialect accepts."""
         if isinstance(part, Thinking):
             self.add("thinking of another vendor's model", "removed: only its own vendor accepts it")
         else:

@@ -8,7 +8,7 @@ _UNSAFE_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class CallIdAssigner:
-    """Assigns deterministic, unique ids, built from the tool's name, to calls without one."""
+    """Generator of ids for calls without one: deterministic, unique, and built from the tool's name."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         """Reserve the ids in `taken`."""
@@ -16,7 +16,7 @@ class CallIdAssigner:
         self._counts: dict[str, int] = {}
         self._open: dict[int, str] = {}
         self._open_queues: dict[tuple[str, str, bool], deque[int]] = {}
-        """Open calls in order, by id, by name, and all. Answered calls are removed when they reach the front."""
+        """Open calls in order: by id, by name, and of any name. Answered calls are removed at the front."""
         self._call_count = 0
 
     def assign_call_id(self, name: str, given_id: str = "") -> str:
@@ -41,8 +41,9 @@ class CallIdAssigner:
     def match_result(self, name: str, given_id: str = "") -> str:
         """Return the id of the call that a result answers.
 
-        Matches the result's own id first. Otherwise it matches the oldest open call of that name, which must have had
-        no id itself if the result has one (Gemini CLI gives ids only to responses). Without a match, returns a new id.
+        A call with the result's own id comes first, then the oldest open call with the result's name. If the result has
+        an id, that call must have none of its own (Gemini CLI gives ids only to responses). If no call matches, the
+        method returns the result's id or a new one.
         """
         call_number = self._find_oldest_open(("id", given_id, True)) if given_id else None
         if call_number is None:

@@ -6,14 +6,14 @@ from functools import cache
 from typing import Any
 
 LEGACY_GROUP = "thresher.formats"
-"""Former common group of dialects and transcript formats."""
+"""Entry-point group that dialects and transcript formats shared before they got groups of their own."""
 
 POLICY_GROUP = "thresher.policies"
 
 
 @cache
 def _load_group(group: str) -> dict[str, Any]:
-    """Load a group; warn about an entry that fails, and load the rest."""
+    """Load the entry points of a group; warn about an entry that fails, and load the others."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes longer to import than this whole package
 
     found: dict[str, Any] = {}
@@ -27,11 +27,11 @@ def _load_group(group: str) -> dict[str, Any]:
 
 
 def load_plugins(group: str, taken: Container[str]) -> dict[str, Any]:
-    """Return the objects of a group by name, for formats including the legacy group; warn about names in `taken`."""
+    """Return the objects of a group by name, without those in `taken`. Formats may also be in the legacy group."""
     legacy = {} if group == POLICY_GROUP else _load_group(LEGACY_GROUP)
     found = {**legacy, **_load_group(group)}
     for name in [name for name in found if name in taken]:
         kind = "policy" if group == POLICY_GROUP else "format"
-        warnings.warn(f"the {kind} `{name}` has the name of a built-in {kind}; it is ignored", stacklevel=2)
+        warnings.warn(f"the {kind} `{name}` has the name of a built-in {kind} and is ignored", stacklevel=2)
         del found[name]
     return found

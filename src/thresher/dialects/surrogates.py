@@ -1,7 +1,7 @@
 """Find and replace lone surrogates, which UTF-8 cannot encode.
 
-A lone surrogate may be in a text itself, or an escape in JSON text that the encoder decodes first: arguments, vendor
-extras, opaque values.
+A lone surrogate is either a character of a text, or an escape in JSON text that the encoder decodes first: arguments,
+vendor extras, opaque values.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from thresher.model.parts import Part, ResultPart, Text, ToolCall, ToolResult, U
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """True if UTF-8 cannot encode a text."""
+    """Return True if UTF-8 cannot encode a text."""
     if text.isascii():
         return False
     try:
@@ -25,14 +25,14 @@ def has_lone_surrogate(text: str) -> bool:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """Replace each lone surrogate with U+FFFD; adjacent halves are joined."""
+    """Replace each lone surrogate with U+FFFD; join two adjacent halves of a pair."""
     if not has_lone_surrogate(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def has_lone_surrogate_in_json(text: str) -> bool:
-    """True if JSON text contains a string that UTF-8 cannot encode."""
+    """Return True if JSON text contains a string that UTF-8 cannot encode."""
     if "\\ud" not in text and "\\uD" not in text:
         return has_lone_surrogate(text)
     try:
@@ -52,7 +52,7 @@ def replace_lone_surrogates_in_json(text: str) -> str:
 
 
 def contains_value(value: Any, wanted: Any) -> bool:
-    """True if `wanted` is true for any key or value, recursively."""
+    """Return True if the function `wanted` is true for any key or value, recursively."""
     if isinstance(value, dict):
         return any(wanted(key) or contains_value(inner, wanted) for key, inner in value.items())
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Registry of dialects by name. A row is an import path, resolved on first use.
+"""Registry of dialects by name. Each value is an import path, resolved on first use.
 
-A third-party package registers its dialect in the entry-point group `thresher.dialects`: the name, and the path of an
-object like the `DIALECT` of a built-in one. The group `thresher.formats` is also accepted.
+A third-party package registers its dialect in the entry-point group `thresher.dialects`, with the name of the dialect
+and the path of a `Dialect` object. The group `thresher.formats` is also accepted.
 """
 
 from functools import cache
@@ -48,12 +48,12 @@ def load_dialects() -> list[Dialect]:
 
 @cache
 def get_native_dialect(name: str) -> Dialect | None:
-    """Return the dialect that vendor extras belong to; None for a transcript format."""
+    """Return the dialect with the name in vendor extras; None if it is the name of a transcript format."""
     return find_dialect(name) if name in dialect_names() else None
 
 
 @cache
 def find_vendor_dialect(vendor: str) -> Dialect:
-    """Return the dialect of a vendor's models: its own, or the one that many vendors share."""
+    """Return the dialect of a vendor's models: the vendor's own, otherwise the one that many vendors share."""
     own = [dialect for dialect in load_dialects() if dialect.vendor == vendor]
     return (own or [dialect for dialect in load_dialects() if not dialect.vendor])[0]

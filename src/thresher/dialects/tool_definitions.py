@@ -1,4 +1,4 @@
-"""Parse tool definitions to a form that every dialect can represent."""
+"""Parse tool definitions into a form that every dialect can represent."""
 
 from collections.abc import Iterator
 from typing import Any

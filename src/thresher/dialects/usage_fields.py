@@ -15,7 +15,7 @@ def int_field(fields: Mapping[str, Any], name: str) -> int:
 def usage_with_cached(
     fields: Mapping[str, Any], input_field: str, output_field: str, details_field: str
 ) -> Usage | None:
-    """Return the usage of an API whose prompt count includes cached tokens, listed under `details`."""
+    """Return the usage of an API whose input count includes cached tokens, which it lists in `details_field`."""
     if input_field not in fields:
         return None
     details = fields.get(details_field)

@@ -25,7 +25,7 @@ LineStyle = Literal["line", "dashed", "dotted"]
 ChartPoint = tuple[float, float]
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#b5468b", "#7a7a7a", "#e69f00", "#56b4e9", "#5b3a9e")
-"""Distinguishable with all common kinds of color vision, and dark enough on white. Neighbors have high contrast."""
+"""Colors that all common kinds of color vision distinguish, dark enough on white. Neighbors have high contrast."""
 DASHES: Mapping[LineStyle, str] = {
     "line": "",
     "dashed": ' stroke-dasharray="7 4"',
@@ -37,20 +37,21 @@ FONT = 12
 LABEL_SPACING = 16
 """Distance between two labels."""
 MAX_LABEL_SHIFT = 2 * LABEL_SPACING
+"""Leader lines are omitted if a label moves further than this."""
 MAX_LEADER_SHARE = 0.3
-"""Omit leader lines if a label moves further than this, or if a curve ends this far from the right edge."""
+"""Leader lines are omitted if a curve ends further from the right edge than this share of the plot's width."""
 HEIGHT_SAMPLES = 40
-"""Number of samples of a curve for its mean height."""
+"""Number of positions at which the mean height of a curve is sampled."""
 MAX_NAME_CHARS = 26
 """Maximum length of a label."""
 PANEL_WIDTH, PLOT_HEIGHT = 540, 300
-"""Width of a panel with its labels, and height of its plot, which grows with the number of labels."""
+"""Width of a panel with its labels, and minimum height of a plot, which grows with the number of labels."""
 CHARACTER_WIDTH = 6.6
 """Approximate width of a character; SVG cannot measure text."""
 TITLE_HEIGHT, Y_AXIS_WIDTH, X_AXIS_HEIGHT, MARGIN = 34, 58, 52, 18
 MAX_DRAWN_VALUE = 1e12
 MAX_MARKED_POINTS = 12
-"""A curve with more points is a calculated one, without markers."""
+"""A curve with more points is drawn without markers, because it is calculated, not measured."""
 
 
 def format_compact_number(value: float) -> str:
@@ -67,7 +68,7 @@ def format_percent(value: float) -> str:
 
 
 class ChartSeries(Struct, frozen=True):
-    """One curve. A line connects its points in this order; its label is at the last one."""
+    """One curve. A line connects the points in their order, and the label is at the last point."""
 
     name: str
     points: Sequence[ChartPoint]
@@ -85,13 +86,13 @@ class ChartPanel(Struct, frozen=True):
     x_format: Callable[[float], str] = format_compact_number
     y_format: Callable[[float], str] = format_compact_number
     x_log: bool = False
-    """Use a logarithmic axis."""
+    """True if the x axis is logarithmic."""
     x_from: float | None = None
     y_from: float | None = None
-    """Start of the axis; it clips curves there."""
+    """Start of the y axis; curves are clipped there."""
     y_to: float | None = None
     guide: float | None = None
-    """Value of a horizontal target line."""
+    """Y value of a horizontal target line; None for no line."""
 
 
 def render_chart(panels: Sequence[ChartPanel], *, title: str, note: str = "", columns: int = 2) -> str:
@@ -99,7 +100,7 @@ def render_chart(panels: Sequence[ChartPanel], *, title: str, note: str = "", co
     columns = max(1, min(columns, len(panels)))
     width = columns * PANEL_WIDTH + 2 * MARGIN
     names = dict.fromkeys(series.name for panel in panels for series in panel.series)
-    # A color that is used again gets another marker shape.
+    # With each reuse of a color, the marker shape changes.
     looks = {name: _SeriesLook(COLORS[n % len(COLORS)], n + n // len(COLORS)) for n, name in enumerate(names)}
     head = _lines(title, width - 2 * MARGIN, 18)
     foot = _lines(note, width - 2 * MARGIN, FONT)
@@ -215,7 +216,7 @@ def _curve(
         f'stroke-width="{thick}" stroke-linejoin="round" stroke-linecap="round"{DASHES[series.style]}/>'
     )
     marked = places if len(places) <= MAX_MARKED_POINTS else ()
-    near = 0.04  # a tick may be a rounding error before its value
+    near = 0.04  # rounding may move a point slightly outside the plot
     inside = ((a, b) for a, b in marked if -near <= a - x.start <= x.stop - x.start + near)
     inside = ((a, b) for a, b in inside if -near <= b - y.stop <= y.start - y.stop + near)
     yield from (_draw_marker(place, look, 4.2 if series.is_highlighted else 3.2) for place in inside)
@@ -273,19 +274,17 @@ def _draw_labels(
 
 
 def _mean_height(curve: Sequence[ChartPoint], x: ChartAxis, y: ChartAxis) -> float:
-    """Return the mean over the plot of the best height that a curve has reached so far, starting at the bottom."""
+    """Return the mean, over the plot's width, of a curve's running maximum; the curve starts at the bottom."""
     looks = (x.start + (x.stop - x.start) * n / HEIGHT_SAMPLES for n in range(1, HEIGHT_SAMPLES + 1))
     return sum(min((b for a, b in curve if a <= look), default=y.start) for look in looks) / HEIGHT_SAMPLES
 
 
 def spread_positions(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions in the same order, at least `gap` apart, as close to the preferred ones as possible and within
-    limits.
-    """
+    """Return positions within the limits, at least `gap` apart, in the order of the wished ones and close to them."""
     pools: list[tuple[float, int]] = []
     for n, place in enumerate(wished):
         sum_, count = place - n * gap, 1
-        # A position that would precede the last pool joins it; a pool is centered on its wished positions.
+        # A position that would precede the last pool joins it. A pool is centered on its wished positions.
         while pools and pools[-1][0] / pools[-1][1] > sum_ / count:
             before = pools.pop()
             sum_, count = sum_ + before[0], count + before[1]
@@ -303,7 +302,7 @@ def _number(value: float) -> str:
 
 
 def _escape_line(text: str, width: int) -> str:
-    """Shorten a text to one escaped line. U+FFFE and U+FFFF are not allowed in XML."""
+    """Shorten a text to one escaped line, without U+FFFE and U+FFFF, which XML does not allow."""
     return escape(shorten(text.replace("\ufffe", "").replace("\uffff", ""), width))
 
 
@@ -321,7 +320,7 @@ def _text(
     anchor: str = "start",
     more: str = "",
 ) -> str:
-    """Return a text element; the words must already be escaped."""
+    """Return an SVG text element; `words` must already be escaped."""
     look = f'font-size="{_number(size)}" font-weight="{weight}" fill="{fill}" text-anchor="{anchor}"'
     return f'<text x="{_number(place[0])}" y="{_number(place[1])}" {look}{more}>{words}</text>'
 

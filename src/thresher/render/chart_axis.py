@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ChartAxis(NamedTuple):
-    """Maps values to coordinates."""
+    """An axis of a chart, which maps values to coordinates."""
 
     low: float
     high: float
@@ -21,7 +21,7 @@ class ChartAxis(NamedTuple):
         return self.start + (value - low) / (high - low) * (self.stop - self.start)
 
     def holds(self, value: float) -> bool:
-        """Report whether a value is within the limits."""
+        """Return True if a value is within the limits."""
         return self.low <= value <= self.high
 
 
@@ -52,7 +52,7 @@ def make_chart_axis(
 
 
 def _limits(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """Return the given limits, by default those of the values, in ascending order and never equal."""
+    """Return the given limits, or the limits of the values where none is given. They ascend and are never equal."""
     least = low if low is not None else min(*values, values[0] if high is None else high)
     most = high if high is not None and high > least else max(*values, least)
     if most - least > 1e-9 * max(abs(least), abs(most), 1):

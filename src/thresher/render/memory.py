@@ -1,11 +1,11 @@
 """Render search results and archive reports as styled lines and as JSON values.
 
-A line consists of styled texts. A terminal applies the styles. Otherwise plain text suffices, without importing a
-rendering library, since an agent waits for its search result.
+A line consists of styled texts. Only a terminal shows the styles. Output to a pipe is plain text and needs no rendering
+library, whose import would delay the search of an agent.
 
 An agent writes what it reads into its own transcript, which the next sync reads. So output to a pipe is enclosed in
-`<thresher-recall>` tags with the session ids, and text that could close the tag is changed. All transcript text goes
-through `strip_control_codes` and cannot break a line.
+`<thresher-recall>` tags with the session ids. Tags inside the text are changed, so that they cannot close the block.
+All transcript text goes through `strip_control_codes` and cannot break a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,17 +60,18 @@ _SYNC_KEYS = {
     "forgotten_again": "skipped_forgotten",
 }
 _ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
-"""JSON names of fields that are named after archive columns."""
+"""JSON keys of fields whose names come from archive columns."""
 
 
 class StyledLine(NamedTuple):
-    """A line of output. A terminal that wraps it indents later rows."""
+    """A line of output, made of styled texts."""
 
     spans: tuple[tuple[str, str], ...]
     """Texts with their styles."""
     hanging_indent: int = 0
+    """Indent of all rows but the first, if a terminal wraps the line."""
     no_wrap: bool = False
-    """Do not wrap, so that a command can be copied."""
+    """True if a terminal must not wrap the line, so that a command can be copied."""
 
     @property
     def text(self) -> str:
@@ -83,7 +84,7 @@ def search_result_lines(
 ) -> Iterator[StyledLine]:
     """Render sessions with their best messages, then the totals and exclusions.
 
-    `where` contains options that `show` needs to locate the sessions; `following` is the command for the next page.
+    `where` holds options that `show` needs to find the sessions; `following` is the command for the next page.
     """
     names = shorten_session_ids([session.id for session in results.sessions])
     for session, name in zip(results.sessions, names, strict=True):
@@ -230,7 +231,7 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
 
 
 def _label(hit: SearchHit) -> str:
-    """Return the author or action of a hit; harness and recalled text in a user message keep their author."""
+    """Return the label of a hit: the author of harness or recalled text, otherwise a short name of its kind."""
     return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
 
 
@@ -289,7 +290,7 @@ def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
 
 
 def exclusion_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
-    """Render how much text a search excludes, by reason."""
+    """Render the share of text that searches exclude, by reason."""
     reasons = _nonzero_reasons(excluded)
     total = sum(excluded.values())
     if not total:

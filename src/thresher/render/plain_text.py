@@ -1,4 +1,4 @@
-"""A history as compact text, for a person or a sub-agent that only reads it."""
+"""Render a history as compact text, for a person or for a sub-agent."""
 
 from collections.abc import Iterator
 

@@ -14,7 +14,7 @@ EDIT_COLORS = {"dropped": "red", "replaced": "yellow", "truncated": "magenta", "
 
 
 def plan_table(plan: Plan) -> Iterator["RenderableType"]:
-    """Yield a heading with a bar, the table of edits, and the notes of a plan."""
+    """Yield a heading, a bar of the remaining share, the table of edits, and the notes of a plan."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,7 +1,7 @@
 """Tags that enclose all recalled text.
 
-An agent writes what it reads into its own transcript, which the next sync reads. The tags identify this text as
-recalled. Nested tags in the text are changed, so nothing can close the block early.
+An agent writes what it reads into its own transcript, which the next sync reads. The tags mark this text as
+recalled. Tags inside the text are changed, so that they cannot close the block early.
 """
 
 import re

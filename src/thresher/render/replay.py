@@ -1,8 +1,8 @@
 """Render a replay report as terminal tables.
 
 The first table shows what each policy needs to serve 95 % of the turns, the second one its results at each budget. If a
-line is too narrow for all budgets, the second table is split. Names are never truncated, since two of them could then
-look the same. Names and error messages come from user files, so control codes are removed and markup is not
+line is too narrow for all budgets, the second table is split. Names are never truncated, because two truncated names
+could look the same. Names and error messages come from user files, so control codes are removed and markup is not
 interpreted. Output for people calls a model call a turn.
 """
 
@@ -42,21 +42,21 @@ CELL = 10
 MIN_NAME_WIDTH = 24
 """Minimum width of the name column; longer names wrap."""
 MIN_INTERVAL_SESSIONS = 5
-"""Minimum number of sessions for intervals; with fewer they mean little."""
+"""Minimum number of sessions for intervals, which mean little with fewer sessions."""
 NumberFormatter = Callable[[float], str]
-"""Formats a number for display."""
+"""A function that formats a number for display."""
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
-    """Everything that a report shows."""
+    """The data of a replay report."""
 
     prices: str
     results: SweepResults
     overall: SessionGroup
     formats: tuple[SessionGroup, ...]
-    """One group per transcript format, if there are several."""
+    """One group per transcript format; empty if there is only one format."""
     bound: float | None
-    """The minimum tokens per turn at which any strategy that keeps whole blocks can serve 95 %."""
+    """Minimum tokens per turn with which a strategy that keeps or drops whole blocks could serve 95 % of the turns."""
 
     @property
     def minimum_costs(self) -> list[MinimumCost]:
@@ -65,7 +65,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
-    """Score all sessions, and those of each format."""
+    """Score all sessions together, and the sessions of each format if there are several."""
     agents = dict.fromkeys(facts.agent for facts in results.sessions.values())
     by_agent = {
         agent: [key for key, facts in results.sessions.items() if facts.agent == agent]
@@ -86,7 +86,7 @@ def build_replay_report(results: SweepResults, prices: str) -> ReplayReport:
 
 
 def replay_report_tables(report: ReplayReport, width: int) -> Iterator["RenderableType"]:
-    """Yield the tables: the data, what each policy needs, its results by budget, and notes."""
+    """Yield a heading, the requirements of each policy, the results by budget, and notes."""
     from rich.text import Text
 
     overall = report.overall
@@ -113,7 +113,7 @@ def replay_report_tables(report: ReplayReport, width: int) -> Iterator["Renderab
 
 
 def _requirements_table(group: SessionGroup) -> "Table":
-    """Return the table of what each policy needs. Intervals are below their figures."""
+    """Return the table of what each policy needs to serve 95 %, with intervals below their figures."""
     has_gap, enough = _has_gap(group), group.sessions >= MIN_INTERVAL_SESSIONS
     columns = [f"{name} at {TARGET}" for name in ("tokens", "cost", "lost")]
     table = _table(("policy", *columns, *(("gap closed",) if has_gap else ())))
@@ -192,7 +192,7 @@ def _legend(report: ReplayReport) -> str:
 
 
 def _missing_gap_note(group: SessionGroup) -> str:
-    """Return the requirements of the column `gap closed`."""
+    """Explain why the column `gap closed` is missing."""
     if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {result.curve.name for result in group.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (
@@ -201,7 +201,7 @@ def _missing_gap_note(group: SessionGroup) -> str:
 
 
 def _budget_tables(results: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
-    """Yield tables of policies by budgets, split to fit the width, then the policies without a budget."""
+    """Yield tables with a row per policy and a column per budget, split to fit the width, then other policies."""
     from rich.text import Text
 
     curves = [result.curve for result in results]

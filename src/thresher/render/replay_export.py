@@ -25,7 +25,7 @@ from thresher.replay.sweep_results import ReplayFailure
 
 BOUND_POINTS = 60
 LEFT_MARGIN_FACTOR = 1.6
-"""Factor by which the chart extends to the left of all policies, so that the upper bound is visible."""
+"""The x axis starts at the smallest tokens per turn divided by this, so that the upper bound is visible."""
 BOUND_START_SHARE = 1 / 1000
 """Start of the drawn upper bound, relative to the maximum tokens per turn."""
 
@@ -74,7 +74,7 @@ def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:
-    """Return the scores of a policy at its best budget, its figures at 95 %, and all its points."""
+    """Return the scores of a policy at its best budget, the figures at 95 %, and the scores at each budget."""
     curve = line.curve
     best = curve.best
     gap = line.gap or IntervalEstimate(None)
@@ -100,7 +100,7 @@ def replay_report_chart(report: ReplayReport) -> str:
     """Return an SVG with two panels: turns served by tokens per turn, and by cost."""
     curves = [line.curve for line in report.overall.results if line.curve.scores]
     highlighted = _find_highlighted_name([curve.name for curve in curves])
-    # Crop policies that serve far less than the highlighted one, since they would compress all other curves.
+    # Crop policies that serve far less than the highlighted one: a longer axis would compress all other curves.
     shown = [curve for curve in curves if curve.name == highlighted] or curves
     min_served = min((score.served for curve in shown for score in curve.scores), default=0.0)
     start = max(0.0, floor(20 * min_served) / 20 - 0.05)
@@ -123,7 +123,7 @@ def replay_report_chart(report: ReplayReport) -> str:
 
 
 def _find_highlighted_name(names: Sequence[str]) -> str:
-    """Return the name of the highlighted curve: `auto`, or else the first policy that is neither baseline nor peer."""
+    """Return the curve to highlight: `auto`, otherwise the first policy that is neither a baseline nor a peer."""
     if "auto" in names:
         return "auto"
     return next((name for name in names if not is_baseline(name) and name not in PEER_STRATEGIES), "")
@@ -138,7 +138,7 @@ def _panel(
         "turns served",
         series,
         y_format=format_percent,
-        x_log=True,  # keeps the other curves readable next to one that needs far more
+        x_log=True,  # so that one policy with far more tokens does not compress the other curves
         x_from=x_from,
         y_from=start,
         y_to=1.0,
@@ -152,14 +152,14 @@ def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
 
 
 def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
-    """Return the upper bound at geometric steps, from far below any policy; the axes crop it."""
+    """Return points of the upper bound at geometric steps, starting far below all policies; the axes crop them."""
     most = _max_tokens_per_turn(report)
     steps = (BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1))
     return _bound_at(report, [most * step for step in steps] if most else [])
 
 
 def _bound_points(report: ReplayReport) -> list[tuple[float, float]]:
-    """Return the upper bound over the range of tokens that the policies use."""
+    """Return points of the upper bound at equal steps, from 0 to the maximum tokens per turn of the policies."""
     most = _max_tokens_per_turn(report)
     return _bound_at(report, [most * n / BOUND_POINTS for n in range(BOUND_POINTS + 1)])
 

@@ -15,7 +15,7 @@ def to_single_line(text: str) -> str:
 
 
 def shorten_session_ids(ids: Sequence[str]) -> list[str]:
-    """Shorten ids that remain unique among these sessions."""
+    """Shorten each id, unless the short form is ambiguous among these sessions."""
     short_ids = [_short(id) for id in ids]
     return [name if short_ids.count(name) == 1 else to_single_line(id) for name, id in zip(short_ids, ids, strict=True)]
 
@@ -23,7 +23,7 @@ def shorten_session_ids(ids: Sequence[str]) -> list[str]:
 def _short(id: str) -> str:
     if len(id) != 36 or id.count("-") != 4:
         return to_single_line(id)
-    # A version 7 UUID begins with its time, and its first digits change slowly.
+    # A version 7 UUID begins with a timestamp, whose first digits are the same for weeks.
     return to_single_line(id[:13] if id[14] == "7" else id[:8])
 
 

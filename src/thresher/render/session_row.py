@@ -1,4 +1,4 @@
-"""One row per session, and the table of the rows."""
+"""Facts and counts of sessions, and a table with one row per session."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MIN_TITLE_WIDTH = 20
 OPTIONAL_COLUMNS = ("compacted", "started", "sub-agents", "unpaired", "problems", "calls")
-"""Columns that a narrow terminal loses, in this order."""
+"""Columns to remove on a narrow terminal, in this order."""
 
 
 class SessionRow(Struct, frozen=True):
@@ -29,16 +29,16 @@ class SessionRow(Struct, frozen=True):
     title: str
     started: str
     messages: int
-    """Messages, each counted once: rewound messages are included, sub-agents' messages are not."""
+    """Number of messages, with rewound ones and without those of sub-agents. A repeated message counts once."""
     calls: int
     results: int
     unpaired: int
-    """Calls without a result, and results without a call."""
+    """Number of calls without a result, plus results without a call."""
     subagents: int
-    """Calls that started a sub-agent."""
+    """Number of calls that started a sub-agent."""
     compactions: int
     tokens: int
-    """Estimated size of the context that the model would get next."""
+    """Estimated size of the next request's context."""
     records: dict[str, int]
     problems: list[str]
 
@@ -76,7 +76,7 @@ def _count_subagent_calls(history: History) -> int:
 
 
 def session_table(sessions: Sequence[SessionRow], width: int) -> "Table":
-    """Build a table without empty columns, and with as many columns as fit the width.
+    """Build a table of the non-empty columns, as many as fit the width.
 
     Sessions without messages are only counted in the caption, unless all are empty.
     """
@@ -122,5 +122,5 @@ def _columns(rows: Sequence[SessionRow]) -> dict[str, list[str]]:
 
 
 def _short_id(row: SessionRow) -> str:
-    """Return the first eight characters of a UUID, and another id in full unless it is long."""
+    """Return the first eight characters of a UUID, or another id, truncated if it is long."""
     return row.id[:8] if len(row.id) == 36 and row.id.count("-") == 4 else shorten(row.id or Path(row.file).stem, 24)

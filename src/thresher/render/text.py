@@ -4,7 +4,7 @@ import re
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    # Characters that change the writing direction, and so could make a line display other text than it contains.
+    # Characters that change the writing direction: with them, a line can display other text than it contains.
     r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 

@@ -1,7 +1,7 @@
 """Render file histories and changelogs as terminal lines, Markdown and JSON values.
 
-Paths, reasons and gaps are transcript text: `strip_control_codes` cleans each, and each is shortened to one line. In
-Markdown they are escaped, so they cannot create a link, an image or a tag.
+Paths, reasons and gaps are transcript text, so each is shortened to one line without control codes. In Markdown, they
+are escaped, so that they cannot create a link, an image or a tag.
 """
 
 import re
@@ -28,7 +28,7 @@ _MARKDOWN_CHARACTERS = re.compile(r"([\\<\[\]*`]|(?<![^\W_])_|_(?![^\W_]))")
 
 
 def files_lines(files: Sequence[FileActivity], project: str) -> Iterator[StyledLine]:
-    """Yield a table of files: turns, number of reads and changes, and whether the final text is known."""
+    """Yield a table of files with their turns, numbers of reads and changes, and the certainty of the final text."""
     if not files:
         yield _styled_line("This session read or changed no file.", "bold")
         return
@@ -62,7 +62,7 @@ def format_display_path(path: str) -> str:
 
 
 def file_event_lines(events: Sequence[FileEvent], state: FileState, project: str) -> Iterator[StyledLine]:
-    """Yield the events of one file, and whether its final text is known."""
+    """Yield the events of one file, then a line about the final text."""
     yield _styled_line(format_display_path(relative_to_folder(state.path, project)), "bold cyan")
     yield from (_event_line(event, project) for event in events)
     if not state.exact:
@@ -133,7 +133,7 @@ def changelog_markdown(log: Changelog, title: str = "Changes") -> str:
 
 
 def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLine]:
-    """Yield the lines of the Markdown: a heading for each file and an item for each change with its reason."""
+    """Yield the lines of a changelog in Markdown: a heading for each file, and an item for each change."""
     yield _styled_line(f"# {escape_markdown(title)}", "bold")
     if not log.files:
         yield _styled_line("")
@@ -153,13 +153,13 @@ def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLi
 
 
 def _project_suffix(file: FileChangelog, log: Changelog) -> str:
-    """Return the project's folder, if there are several."""
+    """Return the folder of the file's project if the changelog covers several projects."""
     folders = {other.project for other in log.files if other.project}
     return f" in {_format_code(format_display_path(file.project))}" if file.project and len(folders) > 1 else ""
 
 
 def _items(entries: Iterable[ChangelogEntry], *, several: bool) -> Iterator[str]:
-    """Yield one item per reason, merging consecutive changes for the same reason."""
+    """Yield Markdown items; consecutive changes for the same reason share one item."""
     for _, group in groupby(entries, key=lambda entry: (entry.session, entry.why, entry.to)):
         merged = list(group)
         first, last = merged[0], merged[-1]

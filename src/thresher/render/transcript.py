@@ -1,4 +1,4 @@
-"""A session as lines for a terminal and as JSON values."""
+"""Render a session as lines for a terminal and as JSON values."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.text import Text as RichText
 
 MAX_PART_LINES = 12
-"""Lines to show of a part; the rest is only counted."""
+"""Maximum number of lines to show of a part; further lines are only counted."""
 MAX_THINKING_LINES = 4
 MAX_RESULT_LINES = 6
 MAX_LINE_WIDTH = 400
@@ -44,7 +44,7 @@ _AUTHOR_LABELS = {"human": "you", "model": "model", "tool": "result", "harness":
 
 
 def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:
-    """Return the lines of a session: messages, tool calls and results, and with a plan the edit of each part."""
+    """Yield the lines of a session: messages, tool calls, results, and the edit of each part if a plan is given."""
     yield from _heading(session)
     edits = _index_edits(session.history, plan) if plan is not None else {}
     for number, segment in enumerate(session.segments):
@@ -71,7 +71,7 @@ def _history_lines(
 
 
 def _index_edits(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
-    """Map message and part numbers to the edit of that part."""
+    """Map a message index and a part index to the edit of the part."""
     edits: dict[int, dict[int, Edit]] = {}
     for edit in plan.edits:
         for target in list_targets(edit):

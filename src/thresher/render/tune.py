@@ -1,7 +1,7 @@
 """Render the result of a tuning search as terminal tables, a `thresher.toml`, and JSON values.
 
-The first table lists the changed settings, the second one their effect on both halves. The TOML lines are plain text
-rather than a renderable, so that no terminal wraps them.
+The first table lists the changed settings, the second one their effect on both halves. The TOML lines are plain text,
+not a renderable, so that no terminal wraps them.
 """
 
 from collections.abc import Iterator
@@ -124,14 +124,14 @@ def verdict_text(tuned: TuningResult) -> str:
 
 
 def existing_file_notice(place: Path) -> str:
-    """Return a notice for before the search, which may take long."""
+    """Return a notice, shown before the search, that an existing file will not be changed."""
     return strip_control_codes(
         f"`{place}` exists and will not be changed. The settings will only be printed; use --force to replace the file."
     )
 
 
 def file_kept_notice(place: Path) -> str:
-    """Return a notice that an existing file is unchanged."""
+    """Return a notice, shown after the search, that an existing file was not changed."""
     return strip_control_codes(f"`{place}` exists and was not changed. Paste the lines into it, or use --force.")
 
 
@@ -141,13 +141,13 @@ def file_unchanged_notice(place: Path) -> str:
 
 
 def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> str:
-    """Return the location of the settings, their users, and the backup."""
-    users = "Windows"
+    """Return a notice with the written file, the programs that use it, and the backup."""
+    users = "Every `Window`"
     if BUDGET_OPTION in find_changed_settings(tuned.chosen.settings):
         users += " and `thresher fit`"
     condition = "" if place.name == SETTINGS_FILE else f" once it is named {SETTINGS_FILE}"
     backup = f" The previous file is now {kept}." if kept else ""
-    return strip_control_codes(f"Wrote {place}. {users} in that folder use it{condition}.{backup}")
+    return strip_control_codes(f"Wrote {place}. {users} started in that folder will use it{condition}.{backup}")
 
 
 # TOML
@@ -218,7 +218,7 @@ def tune_value(tuned: TuningResult, prices: str) -> dict[str, Any]:
 
 
 def _trial_pair_value(tune: Trial, report: Trial) -> dict[str, Any]:
-    """Return a configuration's figures on both halves."""
+    """Return the settings of a configuration, and its figures on both halves."""
     return {"settings": tune.settings, "tuning": _figures_value(tune), "report": _figures_value(report)}
 
 

@@ -1,1 +1,1 @@
-"""MCP server for other programs, and the configuration entries that make clients start it."""
+"""The MCP server, and the configuration entries with which clients start it."""

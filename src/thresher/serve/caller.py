@@ -1,14 +1,14 @@
 """Find the conversation that a tool call comes from.
 
-An explicit name wins. In this order: the `session` argument, the command line that started the server (a hook knows the
-id), the ids that the client sends with a call (Claude Code the id of the call, Codex the id of the thread), and a
-variable that the agent sets when it starts the server. The order matters because the conversation of a running server
-can change (`/clear`). Agents write late, so a named conversation may not be on disk yet. Callers of this module wait
-for it instead of guessing.
+The first of these that names a conversation decides: the `session` argument, the command line that started the server
+(a hook knows the id), the ids that the client sends with a call (Claude Code sends the id of the call, Codex the id of
+the thread), and a variable that the agent sets when it starts the server. The variable comes last, because the user can
+start a new conversation while the server runs (`/clear`). Agents write to disk with a delay, so a named conversation
+may not be there yet. Callers of this module wait for it instead of guessing.
 
-Without a name the answer is the newest conversation in the folder of the server. If several are active there, the error
-lists them, and the model has to pass one as `session`. Sessions of sub-agents are skipped here: a sub-agent needs what
-its parent knew, and its own file is always the newest.
+If nothing names a conversation, the newest one in the server's folder is chosen. If several are active there, the error
+lists them, and the model has to pass one as `session`. This choice ignores sub-agents' sessions: a sub-agent needs the
+context of its parent, and its own file would always be the newest.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,9 +25,9 @@ from thresher.render.text import shorten
 from thresher.store import AmbiguousIdError, NotStoredError
 
 ACTIVE_WITHIN = timedelta(minutes=10)
-"""A conversation whose last message is more recent counts as active."""
+"""Maximum age of the last message of a conversation that counts as active."""
 MAX_SESSIONS_SEARCHED, MAX_MESSAGES_SEARCHED = 24, 64
-"""Newest sessions, and last messages of each, that are searched for a recent call."""
+"""Number of newest sessions, and number of last messages of each, that are searched for a call id."""
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
@@ -39,13 +39,13 @@ class CallerHints(NamedTuple):
     """Ids that a client sends with a call."""
 
     call_id: str = ""
-    """Id of the call, as in the session that made it."""
+    """Id of the tool call, as the calling session records it."""
     thread_id: str = ""
-    """Id of that session."""
+    """Id of the calling session."""
 
     @property
     def description(self) -> str:
-        """The ids in words, for an error."""
+        """Description of the caller, for an error."""
         return f"call {self.call_id}" if self.call_id else f"conversation {self.thread_id}"
 
 
@@ -111,7 +111,7 @@ def _find_by_folder(memory: Memory, project: str, now: datetime) -> Caller:
 
 
 def find_session_by_hints(memory: Memory, hints: CallerHints) -> ArchivedSession | None:
-    """Return the session that a client names, which may be that of a sub-agent that made the call itself."""
+    """Return the session that the ids of a client name; this may be the session of the sub-agent that made the call."""
     if hints.thread_id:
         return next(iter(_find_by_id(memory, hints.thread_id)), None)
     if not hints.call_id:

@@ -1,4 +1,4 @@
-"""Add and remove a server entry in JSON or TOML text; everything else stays byte for byte."""
+"""Add a server entry to JSON or TOML text, or remove it; the rest of the text stays byte for byte."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 SERVER_NAME = "thresher"
-"""Name of the server in every client."""
+"""Name of the server entry in every client's configuration."""
 _JSON_DECODER = json.JSONDecoder()
 
 
@@ -27,7 +27,7 @@ def _skip_whitespace(text: str, at: int) -> int:
 
 
 def _parse_members(text: str, brace: int) -> tuple[list[_Member], int]:
-    """Parse the members of the object that opens at `brace`; the text must be valid JSON. Return the end, too."""
+    """Return the members of the JSON object that opens at `brace`, and the offset of the closing brace."""
     members: list[_Member] = []
     at = _skip_whitespace(text, brace + 1)
     while text[at] != "}":
@@ -60,7 +60,7 @@ def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
 
 
 def _add_json_member(text: str, brace: int, name: str, value: Mapping[str, Any]) -> str:
-    """Add a member after the last one with the same indent."""
+    """Add a member after the last one, indented like it."""
     members, close = _parse_members(text, brace)
     last = members[-1] if members else None
     lines = last is not None and "\n" in text[brace : last.start]
@@ -76,7 +76,7 @@ def _json_value(text: str, lead: str, value: Mapping[str, Any]) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """Return the whitespace at the start of the line."""
+    """Return the whitespace at the start of the line that contains `at`."""
     line = text[text.rfind("\n", 0, at) + 1 :]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -134,7 +134,7 @@ def _toml_value(value: Any) -> str:
 
 
 def _find_toml_table(lines: list[str], key: str) -> tuple[int, int] | None:
-    """Find the lines of the entry and its subtables; comments after it belong to the next table."""
+    """Return the range of lines of the entry with its subtables; comments after them belong to the next table."""
     name = rf"\s*\[\s*{key}\s*\.\s*(?:{SERVER_NAME}|\"{SERVER_NAME}\"|'{SERVER_NAME}')\s*"
     start = next((at for at, line in enumerate(lines) if re.match(rf"{name}\]", line)), None)
     if start is None:

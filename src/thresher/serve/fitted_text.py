@@ -18,7 +18,7 @@ from thresher.store import ContentStore
 from thresher.transcripts import format_names
 
 LEGACY_PRESETS = {"light": "thinking", "heavy": "minimal"}
-"""Preset names of an earlier server, which clients still use."""
+"""Preset names of an earlier version of the server, which clients still send."""
 MAX_FIT_ATTEMPTS = 4
 
 

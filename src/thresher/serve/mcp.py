@@ -1,8 +1,8 @@
 """The MCP server on the official SDK: names, descriptions and limits of the tools, over stdio or HTTP.
 
-A model chooses a tool by its description, so each one says when to call it. All tools are read-only. Over HTTP the
-server listens on loopback and accepts only requests with its own host name, so a web page cannot reach it under another
-name. On any other address it requires a token.
+A model chooses a tool by its description, so each description says when to call the tool. All tools are read-only. Over
+HTTP, the server listens on loopback by default. It accepts only requests to its own host name, so a web page cannot
+reach it under another name. On any other address than loopback, it requires a token.
 """
 
 import hmac
@@ -62,7 +62,7 @@ def build_mcp_server(tools: McpTools) -> MCPServer[Any]:
 
 @asynccontextmanager
 async def _limit_threads(_server: "MCPServer[None]") -> AsyncIterator[None]:
-    """Limit the threads for calls: each one keeps memory of its own, and more of them would not answer faster."""
+    """Limit the threads that answer calls: each one uses memory, and more threads would not answer faster."""
     to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     yield
 
@@ -81,7 +81,7 @@ def _with_tool_errors(function: Callable[P, str]) -> Callable[P, str]:
 
 
 def _parse_caller_hints(ctx: Context) -> CallerHints:
-    """Read the ids that a client sends with a call: Claude Code that of the call, Codex that of its thread."""
+    """Read the ids that a client sends: Claude Code sends the id of the call, Codex the id of its thread."""
     meta: dict[str, Any] = dict(ctx.request_context.meta or {})
     ids = (meta.get("claudecode/toolUseId"), meta.get("threadId"))
     return CallerHints(*(id if isinstance(id, str) else "" for id in ids))
@@ -115,11 +115,11 @@ def _context_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         )
 
     def get_current_conversation(projectPath: str = "", filterPreset: str = "heavy") -> str:
-        """Older name of get_context."""
+        """Get the context of the current conversation. Older name of get_context."""
         return tools.get_context(project=projectPath, preset=filterPreset, max_tokens=60_000)
 
     def get_current_conversation_upto(userMessageIndex: int, projectPath: str = "", filterPreset: str = "heavy") -> str:
-        """Older name of get_context with `upto`."""
+        """Get the context before a human message. Older name of get_context with `upto`."""
         return tools.get_context(project=projectPath, preset=filterPreset, upto=userMessageIndex, max_tokens=60_000)
 
     get_current_conversation.__name__ = "getCurrentConversation"
@@ -136,7 +136,7 @@ def _session_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         query: Annotated[str, Field(description='Plain words or a question; put a phrase "in quotes".')],
         project: Annotated[str, Field(description="Only sessions in folders whose path contains this.")] = "",
         agent: Annotated[str, Field(description="Only sessions of this agent: claude-code, codex, …")] = "",
-        since: Annotated[str, Field(description="Only sessions since: 7d, 2w, 2026-03-01.")] = "",
+        since: Annotated[str, Field(description="Only sessions since this age or date: 7d, 2w, 2026-03-01.")] = "",
         file: Annotated[str, Field(description="Only sessions that touched this file.")] = "",
         sessions: Annotated[int, Field(ge=1, le=50)] = 5,
         page: Annotated[int, Field(ge=1)] = 1,
@@ -163,8 +163,8 @@ def _session_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
     def read_session(
         session: SessionId,
         around: Annotated[int | None, Field(description="Number of a message (#12 in a search hit).")] = None,
-        context: Annotated[int, Field(ge=0, le=100, description="Number of messages on each side of it.")] = 3,
-        turns: Annotated[str, Field(description="Or a range of model turns, counted from 1: 3-7.")] = "",
+        context: Annotated[int, Field(ge=0, le=100, description="Messages before and after `around`.")] = 3,
+        turns: Annotated[str, Field(description="Range of model turns to return instead, counted from 1: 3-7.")] = "",
         max_tokens: MaxTokens = 4_000,
     ) -> str:
         """Read a past session: the messages around a search hit, a range of turns, or the first messages."""
@@ -205,7 +205,7 @@ def _file_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
     def changelog(
         session: Annotated[str, Field(description="Session id; by default all sessions of the project.")] = "",
         project: Annotated[str, Field(description="Project folder; by default the one in which the server runs.")] = "",
-        since: Annotated[str, Field(description="Only sessions since: 7d, 2026-03-01.")] = "7d",
+        since: Annotated[str, Field(description="Only sessions since this age or date: 7d, 2026-03-01.")] = "7d",
         max_tokens: MaxTokens = 3_000,
     ) -> str:
         """List the changes to each file with their reasons, for one session or the recent sessions of a project."""
@@ -223,7 +223,7 @@ def generate_mcp_token() -> str:
 
 
 def build_mcp_http_app(tools: McpTools, *, host: str, port: int, token: str) -> "ASGIApp":
-    """Build a web application that accepts only its own host name and, if `token` is set, only requests with it."""
+    """Build a web application that accepts only requests to its own host name, and with the token if one is set."""
     if host not in LOOPBACK and not token:
         raise OptionError(f"`{host}` is reachable from other machines: set a token (`--token` or `THRESHER_MCP_TOKEN`)")
     names = [*LOOPBACK[:2], "[::1]"] if host in LOOPBACK else [host]
@@ -234,7 +234,7 @@ def build_mcp_http_app(tools: McpTools, *, host: str, port: int, token: str) -> 
 
 
 class _TokenGuard:
-    """Rejects requests without the token."""
+    """Wrapper of the application that rejects requests without the token."""
 
     def __init__(self, app: "ASGIApp", token: str) -> None:
         self._app, self._expected = app, f"Bearer {token}".encode()

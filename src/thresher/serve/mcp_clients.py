@@ -1,9 +1,10 @@
 """Clients of the MCP server: the configuration file of each one, and how to add or remove the server entry.
 
-Each client is a row of a table. Its configuration file belongs to its user, who may have formatted and commented it.
-So the file is never encoded again: the entry is inserted into or removed from the text, and the result must parse to
-the same values except for the entry. If that fails, nothing is written, and the user gets the entry to add by hand. The
-same holds for JSON with comments, where only the author knows the right position for the entry.
+Each client is a row of the table `MCP_CLIENTS`. A configuration file belongs to the user, who may have formatted and
+commented it. So the file is never decoded and encoded again. The entry is inserted into the text or removed from it,
+and the result must parse to the same values except for the entry. If it does not, nothing is written, and the user gets
+the entry to add by hand. A JSON file with comments is not changed either, because only its author knows the right
+position for the entry.
 
 Fields that the user added to the entry stay, such as variables and timeouts. Removing the last entry also removes the
 table of servers.
@@ -43,23 +44,23 @@ class ManualEditError(McpClientError):
 
 
 class McpClient(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that starts MCP servers; the first existing file is used, or the first one is created."""
+    """A program that starts MCP servers, with its possible configuration files: the first existing one is used."""
 
     title: str
     folders: Mapping[str, tuple[str, str]]
-    """Per platform ("" for others): the variable with the folder of the user's file, and the default folder."""
+    """For each platform ("" for any other): the variable that names the folder of `user_files`, and its default."""
     user_files: tuple[str, ...]
     project_files: tuple[str, ...]
     servers_key: str = "mcpServers"
     """Key of the server table in the file."""
     entry_template: Mapping[str, Any]
     env_key: str = "env"
-    """Key of the environment in the entry."""
+    """Key of the environment variables in the entry."""
     check_command: str
     """Command that lists the servers of the client."""
     next_step: str = "start a new session"
     project_next_step: str
-    """Next step for the user; most clients ask for approval of a project file, which anyone may have written."""
+    """Next step after a change of a project file. Most clients ask for approval, because anyone may have written it."""
 
 
 MCP_CLIENTS: Mapping[str, McpClient] = {
@@ -135,7 +136,7 @@ MCP_CLIENTS: Mapping[str, McpClient] = {
 def find_client_config(
     client: McpClient, *, project: Path | None, platform: str, environment: Mapping[str, str]
 ) -> Path:
-    """Return the configuration file of the user or of a project."""
+    """Return the client's configuration file in the project folder, or the user's if `project` is None."""
     if project is not None:
         folder, names = project, client.project_files
     else:
@@ -154,16 +155,16 @@ def build_server_entry(client: McpClient, command: tuple[str, ...], variables: M
 
 
 class ConfigChange(NamedTuple):
-    """The current and the new content of a configuration file; nothing is written yet."""
+    """A planned change of a configuration file: its current and its new content."""
 
     file: Path
     old_content: bytes | None
     new_content: bytes | None
-    """New text of the file; None if nothing changes."""
+    """New content of the file; None if nothing changes."""
     current_entry: Mapping[str, Any] | None
-    """The existing entry."""
+    """The entry in the current content; None if there is none."""
     new_entry: Mapping[str, Any] | None
-    """The new entry, with the fields that the user added."""
+    """The new entry, with the fields that the user added; None if the entry is removed."""
 
 
 def plan_config_change(client: McpClient, file: Path, entry: Mapping[str, Any] | None) -> ConfigChange:
@@ -201,7 +202,7 @@ def _read_file(file: Path) -> bytes | None:
 
 
 def _parse_config(file: Path, content: bytes) -> tuple[str, bool, dict[str, Any]]:
-    """Return the text, whether it is standard JSON or TOML, and its values."""
+    """Return the text, True if it is standard JSON or TOML (without comments in JSON), and the parsed values."""
     parse, _, _ = _config_language(file)
     try:
         text = content.decode()
@@ -238,7 +239,7 @@ def _merge_entry(current: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[s
 
 
 def _edit_config(file: Path, text: str, key: str, values: dict[str, Any], wanted: Mapping[str, Any] | None) -> bytes:
-    """Return the file with or without the entry, validated by parsing it."""
+    """Return the new content of a file with or without the entry; raise an error if it does not parse as expected."""
     parse, set_entry, remove_entry = _config_language(file)
     servers = {name: value for name, value in values.get(key, {}).items() if name != SERVER_NAME}
     servers |= {} if wanted is None else {SERVER_NAME: wanted}
@@ -254,7 +255,7 @@ _ConfigLanguage = tuple[Callable[[str], Any], Callable[[str, str, Mapping[str, A
 
 
 def _config_language(file: Path) -> _ConfigLanguage:
-    """Return the functions that parse a file, set an entry in its text, and remove it."""
+    """Return the functions that parse a file, set the entry in its text, and remove the entry."""
     if file.suffix == ".toml":
         return tomllib.loads, set_toml_entry, remove_toml_entry
     return json.loads, set_json_entry, remove_json_entry

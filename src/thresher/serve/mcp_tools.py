@@ -1,8 +1,8 @@
-"""The tools of the MCP server as plain functions, independent of the protocol: text within a token limit.
+"""The tools of the MCP server, independent of the protocol: methods that return text within a token limit.
 
 Each call first syncs the new messages on disk, so a running conversation is complete up to its last turn. One thread
-syncs at a time. If that takes long, as the first sync does, other calls answer from the data so far. Parsed sessions
-stay cached until they change, so a parent that starts ten sub-agents is parsed once.
+syncs at a time. If a sync takes long, as the first one does, other calls answer from the messages that are already in
+the archive. Parsed sessions stay cached until they change, so a parent that starts ten sub-agents is parsed once.
 
 All answers are redacted.
 """
@@ -46,15 +46,15 @@ from thresher.store import ContentStore, default_content_store
 from thresher.store.sqlite import content_store_in
 
 CALLER_WAIT_SECONDS, CALLER_POLL_SECONDS = 2.0, 0.1
-"""Seconds to wait for a named conversation, and seconds between two attempts."""
+"""Seconds to wait for a named conversation, and seconds between two attempts to find it."""
 SYNC_WAIT_SECONDS = 2.0
 """Seconds that a call waits for the sync of another call."""
 MAX_CACHED_SESSIONS = 8
-"""Parsed sessions that stay in memory."""
+"""Maximum number of parsed sessions in the cache."""
 MIN_ANSWER_TOKENS, MAX_ANSWER_TOKENS = 200, 200_000
 """Limits of `max_tokens`."""
 MAX_MESSAGE_CHARS = 6_000
-"""Characters of one message in a list of messages."""
+"""Maximum number of characters of each message that `read_session` returns."""
 WARM_UP_BUDGET = 4_000
 NO_HINTS = CallerHints()
 
@@ -74,7 +74,7 @@ class McpTools:
         caller_wait: float = CALLER_WAIT_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`session` is the conversation that all calls come from, if known; `project` is its folder."""
+        """`session` is the conversation that makes all calls, if it is known; `project` is the folder of the server."""
         self._caller_wait, self._sleep = caller_wait, sleep
         self._memory_options: dict[str, Any] = {"home": home, "sources": sources, "discover": discover}
         self._session, self._project = session, project or str(Path.cwd())
@@ -87,7 +87,7 @@ class McpTools:
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 
     def _synced_memory(self) -> Memory:
-        """Return the memory after a sync, or without one if another thread's sync takes too long."""
+        """Return this thread's memory after a sync; skip the sync if another thread's sync takes too long."""
         if self._sync_lock.acquire(timeout=SYNC_WAIT_SECONDS):
             try:
                 self._sync_memory.refresh()
@@ -105,7 +105,7 @@ class McpTools:
     def _load_session(self, memory: Memory, facts: ArchivedSession) -> Session:
         """Return a redacted session from the cache, or parse it if it has changed."""
         state = (facts.messages, facts.ended, tuple(memory.store.stored_digests(facts.file).items()))
-        with self._cache_lock:  # so only the first of several threads parses a session
+        with self._cache_lock:  # so that only one of several threads parses a session
             cached = self._session_cache.pop(facts.key, None)
             if cached is None or cached[0] != state:
                 original = memory.store.session(facts.key)
@@ -130,7 +130,7 @@ class McpTools:
         )
 
     def _wait_for_caller(self, session: str = "", project: str = "", hints: CallerHints = NO_HINTS) -> Caller:
-        """Return the calling conversation; wait a little for a named one, since agents write late."""
+        """Return the calling conversation; wait for a named one that its agent has not written to disk yet."""
         deadline = time.monotonic() + self._caller_wait
         while True:
             self._synced_memory()
@@ -155,7 +155,7 @@ class McpTools:
         project: str = "",
         hints: CallerHints = NO_HINTS,
     ) -> str:
-        """Return the context of the calling conversation."""
+        """Return the context of the calling conversation; for a sub-agent, the context of its parent."""
         _check_max_tokens(max_tokens)
         caller = self._wait_for_caller(session, project, hints)
         memory = self._thread_memory()
@@ -182,7 +182,7 @@ class McpTools:
     def search_sessions(
         self, query: str, *, page: int = 1, max_tokens: int = 2_000, hints: CallerHints = NO_HINTS, **filters: Any
     ) -> str:
-        """Return the past sessions that match a query; `filters` are the filters of `Memory.search` that are set."""
+        """Return the past sessions that match a query; `filters` are filters of `Memory.search`."""
         _check_max_tokens(max_tokens)
         memory = self._synced_memory()
         filters = {name: value for name, value in filters.items() if value}
@@ -209,7 +209,7 @@ class McpTools:
         )
 
     def _calling_session_id(self, hints: CallerHints) -> str:
-        """Return the id of the calling session if it is known; the search only ranks by it, so a guess is fine."""
+        """Return the id of the calling session, which the search skips; empty if it is unknown."""
         for candidate in dict.fromkeys((hints, NO_HINTS)):
             with suppress(ThresherError):
                 return self._find_caller(hints=candidate).facts.id
@@ -218,7 +218,7 @@ class McpTools:
     def read_session(
         self, session: str, *, around: int | None = None, context: int = 3, turns: str = "", max_tokens: int = 4_000
     ) -> str:
-        """Return messages of one session: around a message, of some turns, or from the start."""
+        """Return messages of one session: the neighbors of a message, a range of turns, or the first messages."""
         _check_max_tokens(max_tokens)
         memory = self._synced_memory()
         facts = memory.facts(session)
@@ -305,12 +305,12 @@ class McpTools:
 
 
 def _fence(text: str, room: int, session_ids: list[str], advice: str = "use a higher max_tokens") -> str:
-    """Truncate a text and mark it as recalled."""
+    """Truncate a text, and enclose it in recall tags."""
     return fence_recalled_text(truncate_to_tokens(text, room, advice), session_ids)
 
 
 def _find_root_session(memory: Memory, facts: ArchivedSession) -> ArchivedSession:
-    """Follow the parents of a sub-agent to its conversation; a record may name itself as its parent."""
+    """Follow the parents of a sub-agent up to a session that is none, and stop at cycles in wrong records."""
     seen = {facts.id}
     while facts.subagent and facts.parent and facts.parent not in seen:
         seen.add(facts.parent)
@@ -319,7 +319,7 @@ def _find_root_session(memory: Memory, facts: ArchivedSession) -> ArchivedSessio
 
 
 def _warm_up(session: Session, store: ContentStore) -> None:
-    """Plan once, so that the messages cache their token counts and derived facts for later calls."""
+    """Plan a session once, so that later calls find token counts and other facts in the caches of its messages."""
     for segment in session.segments:
         with suppress(BudgetError):
             plan(segment, policy="smart", budget=WARM_UP_BUDGET, store=store)

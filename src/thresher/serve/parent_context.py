@@ -1,9 +1,8 @@
 """The context of a conversation at one moment: when it started a sub-agent, before a human message, or now.
 
-A sub-agent knows only its prompt. Its parent knew everything in the context of its model up to the call that started
-the sub-agent: the messages since the last compaction, the summary of the earlier ones, and its own text before that
-call in the same message. The results of calls in the same message did not exist yet, so those calls are removed. The
-call that requests this context is one of them.
+A sub-agent knows only its prompt. When the parent's model started the sub-agent, its context held the messages since
+the last compaction, the summary of the earlier ones, and the text before the call in the same message. The calls of
+that message had no results yet, so they are removed. The call that requests this context may be one of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from thresher.store import NotStoredError
 
 
 class ParentContext(NamedTuple):
-    """The context of a conversation, and the moment that it is from."""
+    """The context of a conversation at one moment, and a description of that moment."""
 
     history: History
     moment: str
@@ -30,9 +29,10 @@ class ParentContext(NamedTuple):
 def find_parent_context(session: Session, *, agent: str = "", call: str = "", upto: int | None = None) -> ParentContext:
     """Return the context of a conversation at the moment that the arguments select.
 
-    `upto`: before the human message of that number, counted from 1. `agent`: when the conversation started the
-    sub-agent whose id starts with it. `call`: when the conversation or one of its sub-agents made that call. Otherwise:
-    when it made the first call that is still open, for example to a sub-agent, or else now.
+    - `upto`: before the human message of that number, counted from 1.
+    - `agent`: when the sub-agent whose id starts with this prefix was started.
+    - `call`: when the conversation made the call with this id.
+    - None of them: when the conversation made its first call that is still open, or now if no call is open.
     """
     if upto is not None:
         return _context_before_prompt(session, upto)
@@ -44,7 +44,7 @@ def find_parent_context(session: Session, *, agent: str = "", call: str = "", up
 
 
 def find_context_at_spawn(session: Session, child: Session) -> ParentContext:
-    """Return the context of the model that started a sub-agent: that of this session or of another sub-agent."""
+    """Return the context in which this session, or one of its sub-agents, started the sub-agent `child`."""
     prompt = next((message.text.strip() for message in child.messages() if is_prompt(message)), "")
     for parent in (session, *_iter_descendants(session)):
         history = _history_before_call(parent, lambda call: _is_spawning_call(call, child.call_id, prompt))
@@ -64,7 +64,7 @@ def _current_context(history: History) -> ParentContext:
 
 
 def _context_before_prompt(session: Session, number: int) -> ParentContext:
-    """Return the whole session before a human message; content repeated by a compaction occurs once."""
+    """Return all messages before a human message. Messages that a compaction repeats occur once."""
     if number < 1:
         raise OptionError(f"`upto` must be 1 or more, got {number}")
     messages = [*session.messages()]
@@ -78,7 +78,7 @@ def _context_before_prompt(session: Session, number: int) -> ParentContext:
 
 
 def _history_before_call(session: Session, is_target: Callable[[ToolCall], bool]) -> History | None:
-    """Return the context of the model when it made a call; if an id repeats, the last one counts."""
+    """Return the context in which the model made a call; if several calls match, the last one counts."""
     for history in reversed([*session.segments, *(branch.history for branch in session.branches)]):
         for index in range(len(history) - 1, -1, -1):
             call = next(filter(is_target, history[index].calls), None)
@@ -88,7 +88,7 @@ def _history_before_call(session: Session, is_target: Callable[[ToolCall], bool]
 
 
 def _is_spawning_call(call: ToolCall, call_id: str, prompt: str) -> bool:
-    """Return True if a call started the sub-agent; old transcripts lack the call id, so its prompt decides."""
+    """Return True if a call started the sub-agent. Old transcripts lack `call_id`, so the prompt is compared."""
     if call_id:
         return call.id == call_id
     if not prompt or describe_tool_call(call).category != "subagent":
@@ -98,7 +98,7 @@ def _is_spawning_call(call: ToolCall, call_id: str, prompt: str) -> bool:
 
 
 def _truncate_at_call(history: History, index: int, call_id: str = "") -> History:
-    """Return the messages before an index, and the text of that message before a call (by default its first)."""
+    """Return the messages before `index`, and the text of message `index` before a call, by default its first."""
     message = history[index]
     parts = tuple(_parts_before_call(message, call_id))
     last = [structs.replace(message, parts=parts, records=(), pocket=None)] if parts else []

@@ -1,17 +1,17 @@
 """Cache breakpoints of Anthropic's Messages API: its `cache_control` fields.
 
-A breakpoint writes one cache entry, keyed by the hash of the prefix before it, and reads the nearest entry that an
-earlier request wrote. The API's limits, which this module follows:
+A breakpoint writes one cache entry, keyed by the hash of the prefix that ends there, and reads the nearest entry that
+an earlier request wrote. This module follows the API's limits:
 
 - A request has at most four breakpoints across tools, system and messages.
-- A breakpoint searches twenty positions including its own, so a request that adds twenty blocks gets no cache hit from
-  one breakpoint at its end. A second breakpoint marks the end of the previous request.
+- A breakpoint searches twenty positions for an entry, its own included. So if a request adds twenty blocks, a
+  breakpoint at its end gets no cache hit. A second breakpoint marks the end of the previous request.
 - A breakpoint on thinking, on an empty text or on a deferred tool fails the request. A block type that is not known to
   accept breakpoints gets none.
 - Longer TTLs must precede shorter ones, or the request fails.
 
-The API does not cache a prefix below the model's minimum length, and does not report it. A breakpoint there does no
-harm.
+If a prefix is shorter than the model's minimum, the API does not cache it and does not report that. A breakpoint there
+does no harm.
 
 Breakpoints are not part of a message's identity. Only rows whose breakpoints change are copied, so the cost of a
 request does not grow with the length of its history.
@@ -51,12 +51,13 @@ def place_cache_breakpoints(
     """Return the messages or request body with breakpoints where they save cost; the argument is never modified.
 
     `stable` is the number of leading rows that stay unchanged until the next replan, `previous` the number of leading
-    rows that are the same as in the last request. `own` states whether the messages contain the user's breakpoints; by
-    default, the messages are searched for them.
+    rows that are the same as in the last request. `own` is True if the messages contain the user's breakpoints; None
+    searches the messages for them.
 
-    "auto" adds breakpoints only to a request body without any of the user's: tools and system of a bare list are
-    unknown. "place" removes the user's breakpoints from the messages, including the body's automatic one, and keeps
-    those of system and tools. A bare list gets one breakpoint less, which leaves one for its system prompt.
+    "auto" adds breakpoints only to a request body that has none of the user's. It leaves a bare list unchanged, because
+    the tools and the system prompt of the request are unknown. "place" removes the user's breakpoints from the
+    messages, including the body's automatic one, and keeps those of system and tools. A bare list gets one breakpoint
+    less than the maximum, which leaves one for the system prompt.
     """
     rows = value.get("messages") if isinstance(value, dict) else value
     if asked == "leave" or not isinstance(rows, list):
@@ -92,9 +93,9 @@ def _choose_positions(rows: list[Any], stable: int, previous: int) -> list[Block
 def _find_intermediate(
     rows: list[Any], before: BlockPosition | None, last: BlockPosition | None
 ) -> BlockPosition | None:
-    """Return the farthest block that still finds `before` in its lookback, unless `last` finds it too.
+    """Return the farthest block whose lookback reaches `before`; None if the lookback of `last` reaches it, too.
 
-    The next replan may change a row between the two; its breakpoints then find this entry.
+    If the next replan changes a row between this block and `last`, later breakpoints can still read this block's entry.
     """
     if before is None:
         return None
@@ -131,7 +132,7 @@ def _add_breakpoints(rows: list[Any], positions: list[BlockPosition], ttl: Cache
 def _add_breakpoints_to_body(
     body: dict[str, Any], rows: list[Any], positions: list[BlockPosition], ttl: CacheTtl
 ) -> dict[str, Any]:
-    """Add as many breakpoints to the body as those on tools and system leave room for."""
+    """Add breakpoints to the messages of a body, up to the maximum minus those on tools and system."""
     kept = _find_prompt_breakpoints(body)
     if any(isinstance(mark, dict) and mark.get("ttl") != "1h" for mark in kept):
         ttl = "5m"
@@ -142,7 +143,7 @@ def _add_breakpoints_to_body(
 
 
 def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any]:
-    """Add a breakpoint to the end of the system prompt, or of the tools if there is none, unless the user did."""
+    """Add a breakpoint at the end of the system prompt, or of the tools if it is empty, unless the user set one."""
     system = [{"content": body.get("system")}]
     last_block = find_last_markable(system, 1)
     if last_block is not None:
@@ -161,9 +162,7 @@ def _cache_control_field(ttl: CacheTtl) -> dict[str, Any]:
 
 
 def request_thinking_drop(value: Any) -> dict[str, Any] | None:
-    """Return a body that tells the API to drop thinking after a changed prefix; None if the body does not enable
-    thinking.
-    """
+    """Return a body that makes the API drop thinking after a changed prefix; None if thinking is not enabled."""
     if not isinstance(value, dict) or not isinstance(value.get("thinking"), dict):
         return None
     thinking = value["thinking"]

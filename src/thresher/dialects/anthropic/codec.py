@@ -1,5 +1,6 @@
-"""Codec of Anthropic's Messages API: content blocks; tool results are blocks of a user message; system is a separate
-field.
+"""Codec of Anthropic's Messages API.
+
+Content consists of blocks. Tool results are blocks of a user message. System text is a separate field.
 """
 
 from collections.abc import Callable
@@ -67,7 +68,7 @@ def parse_anthropic_message(row: Any) -> Message:
 
 
 def infer_anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:
-    """Map an API role to the model's: a user message that holds only results has the role `tool`."""
+    """Map an API role to a `Role`; a user message that holds only results gets the role `tool`."""
     if role == "assistant":
         return "assistant"
     if role == "system":
@@ -228,7 +229,7 @@ def _emit_native(message: Message, losses: ConversionLosses) -> Any:
 
 
 def _emit_foreign(rows: list[Any], message: Message, losses: ConversionLosses, *, merging: bool) -> bool:
-    """Append a message of another dialect, merged with a previous foreign message of the same role."""
+    """Append a foreign message, or merge it with the last row; return True if the next one may be merged."""
     blocks = _emit_blocks(message, losses)
     if message.role == "system" and blocks:
         losses.add("system text in the middle of the conversation", "written as a user message")

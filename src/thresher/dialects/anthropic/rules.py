@@ -26,7 +26,7 @@ def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:  # noqa: ARG001 - t
 
 
 def _check_empty_text(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find empty text blocks; a message whose content is a string may be empty."""
+    """Find empty text blocks; content that is emitted as one string may be empty."""
     for piece in layout.history_index.empty_texts:
         message = layout.messages[piece.place.message]
         apart = message.pocket is not None and message.pocket.shape.startswith("system")
@@ -36,7 +36,7 @@ def _check_empty_text(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find messages without content; an assistant message at the end may be empty, as a prefix for the reply."""
+    """Find messages without content; an assistant message at the end may be empty, because the reply continues it."""
     last = layout.rows[-1] if layout.rows else None
     for row in layout.rows:
         if not row.is_native or row.is_opaque or (row is last and row.role == "assistant"):
@@ -47,7 +47,7 @@ def _check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _is_written_as_string(message: Message) -> bool:
-    """True if the codec emits the content as one string."""
+    """Return True if the codec emits the content as one string."""
     part = message.parts[0] if len(message.parts) == 1 else None
     listed = message.pocket is not None and message.pocket.shape in ("list", "system-list")
     return isinstance(part, Text) and part.pocket is None and not listed
@@ -71,7 +71,7 @@ def check_thinking_last(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def check_thinking_first(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find thinking after other content, in an open loop of tool calls."""
+    """Find thinking after other content in the messages of an open tool loop, which ends with a tool result."""
     if not layout.rows or not any(isinstance(piece.part, ToolResult) for piece in layout.rows[-1].parts):
         return
     thought = dict(reversed(layout.thinking))

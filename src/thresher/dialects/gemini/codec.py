@@ -1,8 +1,9 @@
-"""Codec of Gemini's generateContent: contents of parts; tool results are parts of a user content; system is a separate
-field.
+"""Codec of Gemini's generateContent.
 
-Ids are optional, so calls and responses match as in the API: by id if present, otherwise by name and order. A generated
-id is noted and not emitted. Keys have two spellings; the note `snake` selects snake_case.
+A message is a "content" that consists of parts. Tool results are parts of a user content. System text is a separate
+field. Ids are optional, so responses are matched to calls as the API does: by id if present, otherwise by name and
+order. A generated id has the layout note `no-id` and is not emitted. Keys have two spellings; the layout note `snake`
+selects snake_case.
 """
 
 from collections.abc import Iterator
@@ -51,9 +52,9 @@ _INLINE_DATA_KEYS = ("inlineData", "inline_data")
 _FILE_DATA_KEYS = ("fileData", "file_data")
 _CODE_KEYS = ("executableCode", "executable_code", "codeExecutionResult", "code_execution_result")
 _PART_KEYS = frozenset({"text", *_CALL_KEYS, *_RESPONSE_KEYS, *_INLINE_DATA_KEYS, *_FILE_DATA_KEYS, *_CODE_KEYS})
-"""Keys that determine a part's type; each part has one."""
+"""Keys that determine the type of a part. A valid part has exactly one of them."""
 _OUTPUT_KEYS = ("output", "result", "content")
-"""Keys that tools use for their output, the API's own first."""
+"""Keys under which tools return their output; the first one is documented by the API."""
 _SYSTEM_KEYS = ("systemInstruction", "system_instruction")
 
 
@@ -80,7 +81,7 @@ def _collect_call_ids(rows: list[Any]) -> Iterator[str]:
 
 
 def parse_gemini_content(row: Any, pairing: CallIdAssigner) -> Message:
-    """Parse one content; preserve an undocumented one whole. `pairing` holds the calls before it."""
+    """Parse one content; preserve an undocumented one whole. `pairing` holds the earlier calls."""
     parts = row.get("parts") if isinstance(row, dict) else None
     if not isinstance(parts, list) or not isinstance(row.get("role"), str | None):
         return make_opaque_message(NAME, row)
@@ -235,7 +236,7 @@ def emit_gemini(history: History, body: bool | None) -> Emission:
 
 
 class _ContentWriter:
-    """Builds the contents; adjacent foreign messages of one role are merged."""
+    """Builder of the contents. Adjacent foreign messages of one role are merged."""
 
     def __init__(self, names: dict[str, str], losses: ConversionLosses) -> None:
         self.rows: list[Any] = []
@@ -367,7 +368,7 @@ def _api_role(role: Role) -> str:
 
 
 def sniff_gemini(value: Any) -> int:
-    """Score whether a value is in this dialect: contents with parts are unique to it."""
+    """Score how likely a value is in this dialect: only this dialect has contents with parts."""
     rows = value.get("contents") if isinstance(value, dict) else value
     if not isinstance(rows, list) or not (rows or isinstance(value, dict)):
         return 0

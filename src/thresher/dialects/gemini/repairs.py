@@ -20,7 +20,7 @@ from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part
 
 SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
-"""Value that Google documents for a call without a signature from another model."""
+"""Signature that Google documents for calls of another model, which have none."""
 
 
 def merge_model_messages(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
@@ -35,7 +35,7 @@ def merge_model_messages(workspace: RepairWorkspace, violations: Sequence[Violat
 
 
 def _runs(workspace: RepairWorkspace, calling: set[int]) -> Iterator[list[int]]:
-    """Yield the messages of each run of model rows, up to the last row that violates the rule."""
+    """Yield the message indexes of each run of model rows, up to the last row that violates the rule."""
     run: list[int] = []
     end = 0
     for row in DialectLayout(HistoryIndex(workspace.history), NAME, arrange_by_role).rows:
@@ -69,7 +69,7 @@ def _is_gemini(draft: MessageDraft) -> bool:
 
 
 def mark_unsigned_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Mark calls without a signature with the value that the vendor documents for this."""
+    """Give calls without a signature the value that Google documents for this case."""
     workspace.repair_parts(violations, "marked as a call without a signature", _mark_unsigned)
 
 

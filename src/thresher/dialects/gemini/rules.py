@@ -24,7 +24,7 @@ def _check_empty_text(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def check_thought_signature(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find unsigned steps of the current turn, if another step of it is signed."""
+    """Find steps of the current turn whose first call has no signature, if another step has one."""
     first: dict[int, PlacedPart] = {}
     start = _current_turn(layout)
     signed = False
@@ -47,7 +47,7 @@ def _current_turn(layout: DialectLayout) -> int:
 
 
 def has_thought_signature(part: Part) -> bool:
-    """True if the codec emits a thought signature with a part."""
+    """Return True if the codec emits a thought signature with a part."""
     pocket = part.pocket
     return pocket is not None and pocket.format == NAME and any(key in pocket.fields for key in _SIGNATURES)
 

@@ -1,7 +1,7 @@
 """Codec of OpenAI's Chat Completions: content, calls in a separate field, and one message per tool result.
 
-A row is emitted from its parts, then merged with its preserved fields. These may hold a key of the model only while it
-is empty (`"content": null`, `"tool_calls": []`); a part always takes precedence.
+A row is emitted from its parts, then merged with its preserved fields. If a part sets the same key as a preserved field
+(`"content": null`, `"tool_calls": []`), the part wins.
 """
 
 from typing import Any
@@ -59,7 +59,7 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 _SIBLING_FIELDS = {key: VendorExtras(NAME, shape=key) for key in ("reasoning_content", "reasoning", "refusal")}
-"""Assistant text in fields next to the content."""
+"""Fields next to the content that hold text of the assistant, with the extras of their parts."""
 _MEDIA_TYPES = ("image_url", "input_audio", "file")
 _AUDIO = {"audio/mpeg": "mp3", "audio/x-wav": "wav"}
 
@@ -72,7 +72,7 @@ def parse_openai_chat(value: Any) -> History:
 
 
 def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -> Message:
-    """Parse one message; preserve an undocumented one whole. `pairing` holds the calls before it."""
+    """Parse one message; preserve an undocumented one whole. `pairing` holds the earlier calls."""
     role = row.get("role") if isinstance(row, dict) else None
     content = parse_openai_chat_content(row.get("content")) if isinstance(role, str) else None
     if content is None:
@@ -214,14 +214,14 @@ def emit_openai_chat(history: History, body: bool | None) -> Emission:
 
 
 class _RowWriter:
-    """Builds the rows; images in tool results follow after the last consecutive result."""
+    """Builder of the rows. Images in tool results follow in a user row after the last consecutive result."""
 
     def __init__(self, losses: ConversionLosses) -> None:
         self._losses = losses
         self._rows: list[Any] = []
         self._images: list[Any] = []
         self._open_content: list[Any] | None = None
-        """Content of the assistant row that foreign messages may extend."""
+        """Content of the last row if the next foreign assistant message may extend it, otherwise None."""
 
     def finish(self) -> list[Any]:
         self._flush_images()
@@ -299,7 +299,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
             row["tool_call_id"] = result.call_id
         if result.name:
             row["name"] = result.name
-        # This API has no error flag, so only an edit can have set it.
+        # Parsing never sets the error flag, which this API lacks, so an edit has set it.
         others = (part for part in result.content if not isinstance(part, Text))
         content = (Text(format_error_result(result)), *others) if result.is_error else result.content
     if message.role == "assistant":
@@ -313,7 +313,7 @@ def _emit_native(message: Message) -> dict[str, Any]:
 
 
 def _put_sibling_field(part: Part, row: dict[str, Any]) -> bool:
-    """Store thinking, calls and refusals in fields of the row; return False for content."""
+    """Store thinking, a call or a refusal in a field of the row; return False for a part that is content."""
     shape = get_layout_note(part, NAME)
     if isinstance(part, Thinking):
         key = shape or "reasoning_content"

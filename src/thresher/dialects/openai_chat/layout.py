@@ -9,7 +9,7 @@ from thresher.model.parts import Image, Part, ToolCall, ToolResult
 
 
 def arrange_chat_rows(layout: DialectLayout) -> None:
-    """Arrange results in a role of their own, and adjacent foreign assistant messages in one row."""
+    """Arrange results in rows with the role `tool`, and adjacent foreign assistant messages in one row."""
     can_merge = False
     for index, message in enumerate(layout.messages):
         if layout.is_native(index) and fits_one_row(message):

@@ -17,7 +17,7 @@ def collect_chat_call_ids(rows: list[Any]) -> Iterator[str]:
 
 
 def fits_one_row(message: Message) -> bool:
-    """True if the message, possibly edited, still fits in its one row."""
+    """Return True if one row can hold the message, even after an edit."""
     kinds = {type(part) for part in message.parts}
     if message.role == "tool":
         return len(message.parts) == 1 and kinds == {ToolResult}
@@ -32,7 +32,7 @@ def compact_text_content(pieces: list[Any]) -> Any:
 
 
 def sniff_openai_chat(value: Any) -> int:
-    """Score whether a value is in this dialect: tool calls, tool messages or system messages are certain."""
+    """Score how likely a value is in this dialect: tool calls, tool messages or system messages prove it."""
     rows = value.get("messages") if isinstance(value, dict) else value
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         return 0

@@ -23,7 +23,7 @@ def _check_missing_id(layout: DialectLayout) -> Iterator[RuleFinding]:
             continue
         call = layout.history_index.call_by_result.get(piece.place)
         if row.role == "tool" or (call is not None and call not in layout.legacy_calls):
-            yield finding_at(piece, "the result has no id of its call")
+            yield finding_at(piece, "the result does not have the id of its call")
 
 
 def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:
@@ -47,7 +47,7 @@ def _check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _has_null_content(row: LayoutRow, message: Message) -> bool:
-    """True if the codec emits null or no content in a row that requires content."""
+    """Return True if the codec emits null or no content in a row that requires content."""
     pocket = message.pocket
     if pocket is None or ("content" not in pocket.absent and '"content":null' not in pocket.fields):
         return False
@@ -58,7 +58,7 @@ def _has_null_content(row: LayoutRow, message: Message) -> bool:
 
 
 def _is_content(part: Part) -> bool:
-    """True if a part is content, not just thinking."""
+    """Return True if a part is content: no thinking, and no empty result."""
     return bool(part.content) or part.is_error if isinstance(part, ToolResult) else not isinstance(part, Thinking)
 
 
@@ -80,7 +80,7 @@ RULES = (
     shared.RESULT_PLACE.documented_at(_TOOLS, _NO_TOOL_MESSAGE),
     LegalityRule("result-kind", _check_result_kind, steps.RESULT_KINDS, _CHAT, _NO_TOOL_CALLS),
     LegalityRule("missing-id", _check_missing_id, steps.CALL_IDS, _CHAT, "Missing required parameter: 'tool_call_id'"),
-    shared.repeated_id_rule("row").documented_at(_TOOLS, "no telling which call a result answers"),
+    shared.repeated_id_rule("row").documented_at(_TOOLS, "two calls with one id: no clear match"),
     shared.id_length_rule(40).documented_at(_CHAT, _TOO_LONG),
     LegalityRule("empty-message", _check_empty_message, steps.EMPTY_MESSAGES, _CHAT, _NULL_CONTENT),
     shared.known_role_rule(*_API_ROLES).documented_at(_CHAT, "Invalid value for 'role': supported values are"),

@@ -1,7 +1,8 @@
 """Codec of OpenAI's Responses API: a flat list of items; calls, results and reasoning are separate items.
 
-One item is one message. Vendor extras of a call, a result or reasoning are on the part, those of a message item on the
-message. Items that are not parsed (searches, references, compactions) are preserved whole, in order.
+One item is one message. The extra fields of a call, a result or reasoning are stored with the part, and those of a
+message item with the message. Items that are not parsed (searches, references, compactions) are preserved whole, in
+order.
 """
 
 from collections.abc import Callable, Sequence
@@ -118,7 +119,7 @@ def _parse_message(item: dict[str, Any]) -> Message | None:
 
 
 def parse_openai_responses_content(content: list[Any], *, spoken: bool = False) -> tuple[ResultPart, ...]:
-    """Parse the pieces of a message or of a tool's output; `spoken` is True for the model's own."""
+    """Parse the pieces of a message or of a tool's output; `spoken` is True if the model wrote them."""
     return tuple([_parse_piece(piece, spoken) for piece in content])
 
 
@@ -229,13 +230,13 @@ def emit_openai_responses(history: History, body: bool | None) -> Emission:
 
 
 def _emit_tool(spec: ToolSpec) -> dict[str, Any]:
-    """Emit a tool definition with `strict` off: it is on by default, and few schemas of other APIs support it."""
+    """Emit a tool definition with `strict` off, because it is on by default and few schemas of other APIs meet it."""
     tool = {"type": "function", "name": spec.name, "description": spec.description}
     return {**tool, "parameters": spec.schema, "strict": False}
 
 
 def _emit_input(history: History, rows: list[Any]) -> Any:
-    """Return the items, or the one string that they came as."""
+    """Return the items, or a string if the input was parsed from one."""
     last = history[-1] if len(history) else None
     if len(rows) == 1 and last is not None and get_layout_note(last, NAME).startswith("input "):
         content = rows[0].get("content")
@@ -244,7 +245,7 @@ def _emit_input(history: History, rows: list[Any]) -> Any:
 
 
 def _emit_items(message: Message, losses: ConversionLosses) -> list[Any]:
-    """Emit a message as items in order: one per run of text, one per call, result or reasoning."""
+    """Emit a message as items in order: one for each run of text, call, result and reasoning."""
     if is_opaque_message(message, NAME):
         return [load_opaque_value(message)]
     native = is_native(message, NAME)
@@ -322,7 +323,7 @@ def _emit_output(result: ToolResult, notes: list[str], losses: ConversionLosses,
 
 
 def _emit_reasoning(part: Thinking) -> dict[str, Any]:
-    """Emit the original lists while they match the text, otherwise a new summary."""
+    """Emit reasoning with the original lists if they match the text, otherwise with a new summary."""
     rest = get_extra_fields(part, NAME)
     if join_reasoning_text(rest) != part.text:
         rest.pop("content", None)
@@ -365,7 +366,7 @@ def _emit_media_piece(image: Image) -> dict[str, Any]:
 
 
 def sniff_openai_responses(value: Any) -> int:
-    """Score whether a value is in this dialect: a body with `input`, its item types, or its piece types are certain."""
+    """Score how likely a value is in this dialect: a body with `input`, its item types, or its piece types prove it."""
     if isinstance(value, dict):
         return 3 if isinstance(value.get("input"), str | list) and "messages" not in value else 0
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):

@@ -8,7 +8,7 @@ from thresher.model.parts import Image, Summary, Text, Unknown
 
 
 def join_reasoning_text(item: dict[str, Any]) -> str:
-    """Return the summary, or else the reasoning text itself, which open models include."""
+    """Return the summary of a reasoning item, or its full text, which open models include, if there is no summary."""
     for pieces in (item.get("summary"), item.get("content")):
         texts = [piece.get("text") for piece in pieces or () if isinstance(piece, dict)]
         if found_texts := [text for text in texts if isinstance(text, str)]:
@@ -17,7 +17,7 @@ def join_reasoning_text(item: dict[str, Any]) -> str:
 
 
 def is_convertible_to_items(part: Text | Summary | Image | Unknown, role: Role, losses: ConversionLosses) -> bool:
-    """True if this API can represent a part of a foreign message."""
+    """Return True if this API can represent a part of a foreign message; record any other content as a loss."""
     if isinstance(part, Unknown):
         losses.add_foreign_part(part)
         return False

@@ -24,7 +24,7 @@ def get_tool_kind(part: Part, *, native: bool) -> str:
 
 
 def match_result_kinds(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Change a result to the kind of its call if its message allows it, otherwise the call to a plain one."""
+    """Change each result to the kind of its call; if the result's message does not allow this, make the call plain."""
     history_index = HistoryIndex(workspace.history)
     new: dict[Place, tuple[Part, ...]] = {}
     foreign: set[int] = set()

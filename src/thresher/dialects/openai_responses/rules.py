@@ -16,7 +16,7 @@ from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
 
 
 def _check_result_kind(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find results of another kind than their call, which the API does not match."""
+    """Find results whose kind differs from the kind of their call, because the API does not match them."""
     for _, piece in layout.results:
         call = layout.history_index.call_by_result.get(piece.place)
         if call is None or call not in layout.row_by_place:
@@ -63,7 +63,7 @@ def check_repeated_item(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _items(layout: DialectLayout, row: LayoutRow) -> Iterator[tuple[int | None, Part | Message]]:
-    """Yield the items of a message, each with the owner of its fields; a run of text is one item."""
+    """Yield for each item of a message its part index, None for a run of text, and the object with its extra fields."""
     message = layout.messages[row.message]
     has_text = not row.parts
     for piece in row.parts:
@@ -103,7 +103,7 @@ RULES = (
     shared.UNANSWERED_CALL.documented_at(_TOOLS, _NO_OUTPUT),
     LegalityRule("result-kind", _check_result_kind, RESULT_KINDS, _RESPONSES, _NO_CUSTOM_OUTPUT),
     shared.MISSING_ID.documented_at(_RESPONSES, "Missing required parameter: 'call_id'"),
-    shared.repeated_id_rule("open calls").documented_at(_TOOLS, "no telling which call a result answers"),
+    shared.repeated_id_rule("open calls").documented_at(_TOOLS, "two open calls with one id: no clear match"),
     shared.id_length_rule(64).documented_at(_RESPONSES, _TOO_LONG),
     LegalityRule("lone-reasoning", check_lone_reasoning, steps.LONE_PARTS, _REASONING, _NO_ITEM),
     LegalityRule("repeated-item", check_repeated_item, ITEM_IDS, _RESPONSES, "Duplicate item found with id"),

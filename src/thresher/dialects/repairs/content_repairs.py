@@ -35,7 +35,7 @@ def repair_surrogates(workspace: RepairWorkspace, violations: Sequence[Violation
 
 
 def wrap_arguments(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Wrap arguments that are not valid JSON as text in the field `input`, as the encoders do with free text."""
+    """Replace arguments that are not valid JSON by an object that holds them as text in the field `input`."""
 
     def wrap(call: Part) -> Part | None:
         if not isinstance(call, ToolCall):
@@ -54,7 +54,7 @@ def remove_parts(workspace: RepairWorkspace, violations: Sequence[Violation]) ->
 
 
 def remove_messages(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Remove messages without content; emit an empty result as an empty text."""
+    """Remove messages without content, but keep one with an empty result and emit its content as an empty string."""
     messages: dict[int, Message | None] = {}
     for violation in violations:
         message = workspace.drafts[violation.message].message
@@ -75,7 +75,7 @@ def move_parts_to_front(workspace: RepairWorkspace, violations: Sequence[Violati
 
 
 def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Insert a user message before the model's first message."""
+    """Insert a user message before a first message of the model."""
     first = min(violation.message for violation in violations)
     workspace.record_repair("first-role", first, None, "a user message added before it: the user must be first")
     opening = Message("user", (Text(EARLIER_CONVERSATION_NOTE),), author="harness")
@@ -84,7 +84,7 @@ def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Viol
 
 
 def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Change a message with an unknown role to its role in the model."""
+    """Remove an unknown role from a message, so that it is emitted with the role that was inferred from it."""
     messages: dict[int, Message | None] = {}
     for violation in violations:
         message = workspace.drafts[violation.message].message
@@ -92,7 +92,7 @@ def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violatio
         pocket = message.pocket or VendorExtras(violation.dialect)
         pocket = structs.replace(pocket, fields=dump_json(fields) if fields else "")
         messages[violation.message] = structs.replace(message, pocket=pocket)
-    workspace.record_repairs(violations, "emitted with its role in the model")
+    workspace.record_repairs(violations, "the unknown role replaced by the inferred one")
     workspace.replace_messages(messages)
 
 

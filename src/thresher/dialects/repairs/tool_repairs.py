@@ -18,16 +18,16 @@ from thresher.model import Message, Place, VendorExtras
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
-"""Has the `Error:` prefix of dialects without an error flag, so its token count is that of the emitted text."""
+"""Text of an added result. Dialects without an error flag add the prefix `Error:`, so it is counted here already."""
 ORPHAN_RESULT_LABEL = "[result of an unknown call]"
 REPEATED_RESULT_LABEL = "[another result of a call answered before]"
 MAX_CALL_ID_LENGTH = 40
-"""The smallest maximum length of an id in any API."""
+"""Maximum length of an id that all APIs accept."""
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def repair_misplaced_parts(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Move results in messages of the wrong role to their call, and write the rest as text."""
+    """Write misplaced calls and unmatched results as text, and remove thinking; then move results to their calls."""
     history_index = HistoryIndex(workspace.history)
     new: dict[Place, tuple[Part, ...]] = {}
     calls: set[int] = set()
@@ -72,7 +72,7 @@ def convert_result_to_text(result: ToolResult, lead: str) -> tuple[Part, ...]:
 
 
 def _move_to_user_role(workspace: RepairWorkspace, new: dict[Place, tuple[Part, ...]]) -> None:
-    """Change messages of rewritten results to the user role; remove vendor extras if every part was rewritten."""
+    """Change tool messages with rewritten results to the user role; remove their extras if every part was rewritten."""
     messages: dict[int, Message | None] = {}
     for index in {place.message for place in new}:
         message = workspace.drafts[index].message
@@ -83,7 +83,7 @@ def _move_to_user_role(workspace: RepairWorkspace, new: dict[Place, tuple[Part, 
 
 
 def answer_open_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Give calls without a result an interrupted one, and move results after their call."""
+    """Add a result marked as interrupted to each open call, and move other results directly after their call."""
     history_index = HistoryIndex(workspace.history)
     places = _places(violations)
     gather_results(
@@ -92,7 +92,7 @@ def answer_open_calls(workspace: RepairWorkspace, violations: Sequence[Violation
 
 
 def gather_results(workspace: RepairWorkspace, history_index: HistoryIndex, calls: set[int]) -> None:
-    """Put all results of each calling message into one message directly after it, in the order of the calls."""
+    """Put all results of each message in `calls` into one message directly after it, in the order of the calls."""
     results = {index: _list_call_results(history_index, index) for index in sorted(calls)}
     taken = {place for places in results.values() for _, place in places if place is not None}
     for index, places in results.items():
@@ -125,7 +125,7 @@ def _list_call_results(history_index: HistoryIndex, index: int) -> list[tuple[Pl
 
 
 def _holds_results(draft: MessageDraft, index: int, results: list[tuple[Place, Place | None]]) -> bool:
-    """True if a message after the call already holds some of its results, so that the others can join it."""
+    """Return True if the message already holds some of the results and has a role that accepts the others."""
     here = any(place is not None and place.message == index for _, place in results)
     return here and draft.message.role in ("user", "tool")
 
@@ -175,7 +175,7 @@ def _without_foreign_parts(part: Part, source: VendorExtras | None, target: Vend
 def _build_result_message(
     workspace: RepairWorkspace, index: int, results: list[tuple[Place, Place | None]]
 ) -> MessageDraft:
-    """Return the message that already holds exactly these results, or build a new one."""
+    """Return an existing message that holds exactly these results, otherwise a new one."""
     sources = {place.message for _, place in results if place is not None}
     if len(sources) == 1 and all(place is not None for _, place in results):
         (source,) = sources
@@ -191,7 +191,7 @@ def _build_result_message(
 
 
 def use_plain_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Replace each call with a plain function call, so that its result is of the same kind."""
+    """Replace each violating result's call by a plain function call, so that call and result are of the same kind."""
     history_index = HistoryIndex(workspace.history)
     calls = [history_index.call_by_result[violation.place] for violation in violations]
     placed_calls = [(place, workspace.part(place)) for place in calls]
@@ -232,7 +232,7 @@ def replace_call_ids(workspace: RepairWorkspace, violations: Sequence[Violation]
 
 
 class _CallIdGenerator:
-    """Generates unique call ids that every API accepts."""
+    """Generator of unique call ids that every API accepts."""
 
     def __init__(self, workspace: RepairWorkspace) -> None:
         ids = (part for draft in workspace.drafts for part in draft.message.parts if isinstance(part, ToolCall))

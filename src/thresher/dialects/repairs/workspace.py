@@ -19,10 +19,10 @@ class Violation(Struct, frozen=True):
     message: int
     """Index of the message in the history."""
     part: int | None
-    """The violating part; None for the whole message."""
+    """Index of the violating part; None for the whole message."""
     detail: str
     documented: str
-    """The vendor's documentation."""
+    """Address of the vendor's documentation."""
 
     @property
     def place(self) -> Place:
@@ -45,14 +45,14 @@ class MessageDraft(NamedTuple):
     message: Message
     origin: int
     places: tuple[Place, ...]
-    """One per part; an inserted part has the place of the part that it belongs to."""
+    """Original place of each part. An inserted part has the place of the part that it belongs to."""
 
 
 class RepairWorkspace:
-    """The drafts, and the repairs made so far."""
+    """The drafts of all messages, and the repairs that were recorded."""
 
     def __init__(self, history: History, one_result_dialects: frozenset[str] = frozenset()) -> None:
-        """Start with the original messages; in `one_result_dialects` each message holds one result."""
+        """Start with the original messages. In `one_result_dialects`, a message holds only one result."""
         self._history = history
         self.one_result_dialects = one_result_dialects
         self.repairs: list[Repair] = []
@@ -84,7 +84,7 @@ class RepairWorkspace:
             self.record_repair(rule, message, part, detail)
 
     def repair_parts(self, violations: Sequence[Violation], detail: str, repair: PartRepair) -> None:
-        """Record a repair, and replace the part of each violation by the result of `repair`; None keeps it."""
+        """Record a repair, and replace the part of each violation by the result of `repair`; None keeps the part."""
         new = {violation.place: repair(self.part(violation.place)) for violation in violations}
         self.record_repairs(violations, detail)
         self.replace_parts({place: (part,) for place, part in new.items() if part is not None})
@@ -107,7 +107,7 @@ class RepairWorkspace:
         self.drafts = drafts
 
     def replace_messages(self, new: Mapping[int, Message | None]) -> None:
-        """Replace messages by ones with as many parts; None removes a message."""
+        """Replace messages by others with the same number of parts; None removes a message."""
         self.drafts = [
             draft if index not in new else draft._replace(message=message)
             for index, draft in enumerate(self.drafts)

@@ -35,7 +35,7 @@ def _has_visible_text(part: Part) -> bool:
 
 
 def check_trailing_space(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find trailing whitespace in a last message of the model, which the reply is to continue."""
+    """Find whitespace at the end of the history if the last message is the model's, which the reply would continue."""
     row = layout.rows[-1] if layout.rows else None
     if row is None or row.role != "assistant" or not row.parts:
         return
@@ -52,7 +52,7 @@ def check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def check_unknown_role(layout: DialectLayout, *, roles: tuple[str, ...]) -> Iterator[RuleFinding]:
-    """Find messages with a role that the API does not accept, such as those of a harness."""
+    """Find messages with a role that the API does not accept, such as a role that a harness invented."""
     for row in layout.rows:
         if row.is_native and not row.is_opaque:
             role = get_extra_fields(layout.messages[row.message], layout.dialect).get("role")

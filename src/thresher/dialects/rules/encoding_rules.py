@@ -1,7 +1,7 @@
 """Checks for text that JSON in UTF-8 cannot encode: lone surrogates, NaN and infinities.
 
-A lone surrogate may be in a text itself, or an escape in JSON text that the encoder decodes first: arguments, vendor
-extras, opaque parts. Both produce a request that is not valid JSON in UTF-8.
+A lone surrogate is either a character of a text, or an escape in JSON text that the encoder decodes first: arguments,
+vendor extras, opaque parts. With either one, the request is not valid JSON in UTF-8.
 """
 
 import math
@@ -39,7 +39,7 @@ def check_lone_surrogate(layout: DialectLayout, *, decodes_arguments: bool = Fal
 
 @cached_per_message
 def _suspect_parts(message: Message) -> tuple[int | None, ...]:
-    """Return the indexes of parts with possible lone surrogates in any dialect; None for the message's own fields."""
+    """Return the indexes of parts that may contain lone surrogates; None stands for the message's own fields."""
     own_fields = (None,) if _is_suspect(message.pocket) else ()
     return (*own_fields, *(number for number, part in enumerate(message.parts) if _is_suspect(part)))
 
@@ -52,7 +52,7 @@ def _is_suspect(value: Any) -> bool:
 
 
 def _emitted_texts(part: Part, dialect: str, native: bool, decodes_arguments: bool) -> Iterator[tuple[str, bool]]:
-    """Yield each string that the encoder emits for a part, and whether it decodes the string as JSON."""
+    """Yield each string that the encoder emits for a part, with True if the encoder first decodes it as JSON."""
     extras = part.pocket if part.pocket is not None and part.pocket.format == dialect else None
     notes = extras.shape.split() if extras else []
     if extras is not None:
@@ -78,7 +78,7 @@ def _emitted_texts(part: Part, dialect: str, native: bool, decodes_arguments: bo
 
 
 def check_arguments_json(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find arguments with a number that JSON lacks, for an API that takes arguments as an object."""
+    """Find arguments that contain NaN or an infinity, for an API that takes arguments as an object."""
     for _, piece in layout.calls:
         part = piece.part
         if isinstance(part, ToolCall) and has_non_finite_number(part.arguments):
@@ -86,7 +86,7 @@ def check_arguments_json(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def has_non_finite_number(arguments: str) -> bool:
-    """True if arguments contain NaN or an infinity."""
+    """Return True if arguments contain NaN or an infinity."""
     if "NaN" not in arguments and "Infinity" not in arguments:
         return False
     try:

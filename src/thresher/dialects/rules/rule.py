@@ -11,18 +11,18 @@ RuleCheck = Callable[[DialectLayout], Iterable[RuleFinding]]
 
 
 class LegalityRule(Struct, frozen=True):
-    """One requirement of an API that the history alone shows.
+    """A requirement of an API that can be checked without sending the request.
 
-    A rule must be documented by the vendor or proven by an error message.
+    The vendor's documentation or an error message of the API must prove each rule.
     """
 
     name: str
     check: RuleCheck
     repair: RepairStep
     documented: str = ""
-    """The vendor's documentation."""
+    """Address of the vendor's documentation."""
     error: str = ""
-    """The API's error message, or its behavior if the rule is broken."""
+    """The API's error message, or a description of what the API does if the rule is broken."""
 
     def documented_at(self, page: str, error: str) -> "LegalityRule":
         """Return the rule with one API's documentation and error."""

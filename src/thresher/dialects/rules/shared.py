@@ -23,7 +23,7 @@ LONE_SURROGATE_IN_OBJECTS = LegalityRule(
     JSON_UTF8,
     INVALID_JSON,
 )
-"""The same rule for an API that takes a call's arguments as an object."""
+"""`LONE_SURROGATE` for an API that takes a call's arguments as an object."""
 ARGUMENTS_JSON = LegalityRule(
     "arguments-json", encoding.check_arguments_json, steps.ARGUMENTS, JSON_NUMBERS, INVALID_JSON
 )

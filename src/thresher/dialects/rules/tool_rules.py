@@ -17,7 +17,7 @@ def finding_at(piece: PlacedPart, detail: str) -> RuleFinding:
 
 
 def check_unanswered_call(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find calls without a result; legacy `function_call`s need none."""
+    """Find calls without a result, except legacy `function_call`s, which need none."""
     for _, call, piece in _current_calls(layout):
         if piece.place not in layout.history_index.result_by_call:
             yield finding_at(piece, f"the call `{call.id}` of `{call.name}` has no result")
@@ -65,7 +65,7 @@ def check_results_first(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _answerable_rows(layout: DialectLayout) -> list[int]:
-    """Return for each row the row whose calls it may answer: the last one that does not consist of results."""
+    """Return for each row the index of the row that it may answer: the last row before it without role `tool`."""
     slots: list[int] = []
     last_message = -1
     for number, row in enumerate(layout.rows):
