@@ -14,7 +14,7 @@ MAX_ITEM_CHARS = 120
 
 
 def describe_chain(history: History, chain: ToolChain) -> str:
-    """Describe the action and outcome of a tool chain in one line; if the line is too long, clip details before the path."""
+    """Describe the action and outcome of a tool chain in one line; clip details before the path."""
     action = parse_chain_action(history, chain)
     if action is None:
         return ""

@@ -1,8 +1,8 @@
 """A session: a conversation on disk with its metadata.
 
 A compaction does not end a session. It starts a new segment, in which the model continues from a summary. `segments`
-holds all segments in order; `history` is the last segment, the context of the next model call. `branches` holds rewound work,
-`children` the sub-agents' sessions.
+holds all segments in order; `history` is the last segment, the context of the next model call. `branches` holds rewound
+work, `children` the sub-agents' sessions.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ class Session(Struct, frozen=True):
         return self.segments[-1] if self.segments else History()
 
     def messages(self, *, branches: bool = False) -> Iterator[Message]:
-        """Yield every message once, in order; with `branches`, also yield the messages of abandoned branches at the end."""
+        """Yield every message once, in order; with `branches`, then yield the messages of abandoned branches."""
         for segment in self.segments:
             yield from (message for message in segment if not message.carried)
         if branches:

@@ -1,8 +1,8 @@
 """Catalog of agent tools: maps tool names to categories.
 
 Names are grouped by function, not by agent, because agents share most lowercased names (`Read`, `read`, `read_file`).
-Where two agents use one name with different arguments, the row lists the keys of both agents, and the first present key wins.
-To add a tool, add its name to a row.
+Where two agents use one name with different arguments, the row lists the keys of both agents, and the first present key
+wins. To add a tool, add its name to a row.
 
 Only tools that *start* an agent are `subagent`. Reading an agent's output or stopping it starts no new work.
 """

@@ -63,6 +63,7 @@ def find_error_line(outcome: ToolOutcome) -> str:
 
     Without an exit code, this is the first line. Otherwise, it is the last line that names an error type, else the last
     line with an error word, else the last line.
+    """
     end = _ERROR_TAGS.sub("", outcome.output[-MAX_SEARCHED_CHARS:])
     lines = [line for line in map(to_printable_line, end.splitlines()) if line]
     if not lines:

@@ -111,7 +111,7 @@ def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) ->
 
 
 def _fill_summary(edit: Summarize, texts: Mapping[str, str], scale: TokenWeights, room: int | None) -> Summarize:
-    """Return the summary with its new text, or unchanged if the text is missing, saves nothing or exceeds the budget."""
+    """Return the summary with its new text, or unchanged if the text is missing or saves too little."""
     inner = strip_summary_end(texts.get(_placeholder_id(edit), "")).strip()
     if not inner:
         return edit

@@ -1,9 +1,9 @@
 """Token counters: the exact tokenizer if installed, otherwise the estimator.
 
 OpenAI publishes its vocabularies, and `splintr` ships them (extra `exact`). Other vendors publish none. For Claude and
-Gemini, the best count is the o200k count times a factor from the model catalog or from a calibration. The exact counter encodes
-text as plain text: `<|endoftext|>` in a transcript is seven ordinary tokens, not a control token. Encoding takes linear
-time for any text, so the text needs no splitting.
+Gemini, the best count is the o200k count times a factor from the model catalog or from a calibration. The exact counter
+encodes text as plain text: `<|endoftext|>` in a transcript is seven ordinary tokens, not a control token. Encoding
+takes linear time for any text, so the text needs no splitting.
 """
 
 from collections.abc import Callable, Sequence
@@ -63,6 +63,7 @@ def get_counter(name: str = "auto") -> TokenCounter:
     """Return a counter by name: `estimate`, `exact`, `auto`, or a vocabulary such as `cl100k_base`.
 
     `auto` is the exact counter if it is installed, otherwise the estimator.
+    """
     if name == "estimate":
         return TokenEstimator()
     if name != "auto":

@@ -41,7 +41,7 @@ class PatchRule(NamedTuple):
 
 
 class TileRule(NamedTuple):
-    """A base plus a constant per 512-pixel tile, after scaling down to at most 2048 pixels and 768 on the short side."""
+    """A base plus a constant per 512-pixel tile, after scaling down to 2048 pixels, and the short side to 768."""
 
     base: int
     tile: int
