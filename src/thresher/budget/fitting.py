@@ -175,7 +175,7 @@ def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
 
 
 def default_budget(model: str) -> int:
-    """Return the default budget for a model: a share of its context window (unknown: `DEFAULT_CONTEXT_WINDOW`)."""
+    """Return the default budget for a model: a share of its context window, assumed if the model is unknown."""
     known = find_model(model) if model else None
     return int((known.window if known is not None else DEFAULT_CONTEXT_WINDOW) * DEFAULT_WINDOW_SHARE)
 

@@ -32,7 +32,7 @@ def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: boo
     """Return a copy of the draft that satisfies every rule.
 
     With `strip_after_edit`, the signed thinking of an open tool loop and everything before it stay unchanged. With
-    `force`, edits are allowed there, and the thinking after them is dropped. Use it if nothing else fits.
+    `force`, edits are allowed there, and the thinking after them is dropped. Use `force` as the last resort.
     """
     settled = draft.copy()
     if thinking == "append_only":

@@ -1,7 +1,7 @@
 """Parse the line extent of a read: the lines of a file that a call requests.
 
-An extent holds the lines and every other argument that changes the output. Two reads
-certainly show the same lines only if their extents are equal.
+An extent holds the lines and every other argument that changes the output. Two reads certainly
+show the same lines only if their extents are equal.
 """
 
 import re

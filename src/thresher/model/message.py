@@ -53,8 +53,8 @@ class Message(Struct, frozen=True, weakref=True):
     usage: Usage | None = None
     source: SourceLocation | None = None
     carried: bool = False
-    """True if the model saw the message, but it is no new content of this conversation: a repetition after a
-    compaction, or an example from another run."""
+    """True if the model saw the message, but it is not new in this conversation: it was repeated after a
+    compaction, or is an example from another run."""
     records: tuple[bytes, ...] = ()
     """The transcript lines that the message was parsed from, unchanged."""
     pocket: VendorExtras | None = None

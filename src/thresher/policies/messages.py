@@ -113,7 +113,7 @@ def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
 
 
 def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
-    """Find all matches, including those that only appear after a removal; return none after `MAX_ROUNDS` removals."""
+    """Find all matches, also those that only appear after a removal; give up after `MAX_ROUNDS` and return none."""
     gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
         found = find_pattern_matches(patterns, apply_elisions(text, gaps) if gaps else text)

@@ -54,8 +54,8 @@ class EditToolCalls:
     keep_last: int = 0
     """Number of latest calls to exclude."""
     action: ToolAction = "drop"
-    """Change to propose: `drop` and `summarize` apply to the call and its result, `replace` and `truncate` to the result,
-    `replace_calls` and `truncate_calls` to the arguments."""
+    """Edit to propose. `drop` and `summarize` apply to the call and its result, `replace` and `truncate` to the result,
+    and `replace_calls` and `truncate_calls` to the arguments."""
     limit: int = 10_000
     """Maximum characters for `truncate` without `head` and `tail`, and of each argument for `truncate_calls`."""
     head: int = 0

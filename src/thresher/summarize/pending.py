@@ -111,7 +111,7 @@ def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) ->
 
 
 def _fill_summary(edit: Summarize, texts: Mapping[str, str], scale: TokenWeights, room: int | None) -> Summarize:
-    """Return the summary with its new text, or unchanged if the text is missing or saves too little."""
+    """Return the summary with its new text; keep the old text if the new one is missing or too long."""
     inner = strip_summary_end(texts.get(_placeholder_id(edit), "")).strip()
     if not inner:
         return edit
