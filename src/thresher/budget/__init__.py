@@ -1,6 +1,7 @@
 """Fit a history into a token budget: presets, settings, escalation steps, and the entry points `fit` and `plan`.
 
-Input: a history in any form, and the user's options. Output: a plan, or the fitted history. Writes only to the store.
+Input: a history in any form, and the user's options. Output: a plan, or the fitted history. The package writes only to
+the content store.
 """
 
 from typing import TYPE_CHECKING

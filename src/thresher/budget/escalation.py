@@ -20,7 +20,7 @@ PIN_DESCRIPTIONS = {
 
 
 def bind_policy(policy: Policy, scale: TokenWeights, budget: int | None = None) -> Policy:
-    """Return the policy with these token weights, and with the plan's budget unless it has its own."""
+    """Return the policy with these token weights, and with the plan's budget unless the policy has its own."""
     fields: Any = getattr(policy, "__dataclass_fields__", {})
     known: dict[str, Any] = {"scale": scale} if "scale" in fields else {}
     if budget and "budget" in fields and getattr(policy, "budget", None) is None:
@@ -45,7 +45,7 @@ def propose_edits(
 
 
 def make_step_policies(steps: Iterable[PolicyStep]) -> Iterator[Policy]:
-    """Make the policies of preset steps, each when it is needed."""
+    """Yield the policy of each step; a policy is made only when it is requested."""
     for name, options in steps:
         yield make_policy(name, **options)
 
@@ -63,14 +63,14 @@ def escalate_to_budget(
     force: bool = False,
     shape: EditTransform | None = None,
 ) -> PlanDraft:
-    """Add as few edits as needed to fit, and return the closed draft; if none fits, return the smallest one."""
+    """Add edits until the closed draft fits the budget, and return it; if it never fits, return it with all edits."""
     draft = draft.copy()
     closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
     if closed.tokens <= budget:
         return closed
     for proposed in propose_edits(draft.history, make_step_policies(steps), draft.token_weights):
         edit = proposed if shape is None else shape(proposed)
-        # Closing may withdraw edits, so it runs again only after enough further savings.
+        # Close the draft again only when the edits since then save enough to reach the budget.
         if edit is not None and draft.add(edit) and tokens - draft.tokens >= closed.tokens - budget:
             closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
             if closed.tokens <= budget:

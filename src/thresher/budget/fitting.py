@@ -63,9 +63,10 @@ def plan(
 
     `policy` is the name of a preset or policy, a policy, or a list of these. `budget` is a number of tokens (`60_000`,
     `"60k"`); the default with a `model` is 70 % of its context window. `dialect` selects the rules that the result must
-    satisfy (None: those of all four APIs). `thinking` sets the effect of an edit on signed thinking after it (default:
-    as the model requires), `scale` the token weights (default: the model's, with the named `counter`), and `store` the
-    content store for verifying placeholders. `PlanOptions` lists all other options, such as `exclude_tools=("Edit",)`.
+    satisfy (None: the dialect of the messages; for a history or session, all dialects). `thinking` sets the effect of
+    an edit on the signed thinking that follows it (default: as the model requires), `scale` the token weights (default:
+    the model's, with the named `counter`), and `store` the content store for verifying placeholders. `PlanOptions`
+    lists all other options, such as `exclude_tools=("Edit",)`.
     """
     parsed, dialect = read_with_dialect(history, dialect)
     return _plan_repaired(parsed, resolve_plan_setup(parsed, policy, options), dialect, store)[0]
@@ -74,7 +75,7 @@ def plan(
 def _plan_repaired(
     history: History, setup: "PlanSetup", dialect: str | None, store: ContentStore | None
 ) -> tuple[Plan, History]:
-    """Return the plan, and the history it applies to, repaired if necessary."""
+    """Return the plan, and the history that it applies to, repaired if necessary."""
     repaired = repair(history, dialect)
     history = repaired.history
     placeholders = look_up_placeholders(history, store or default_content_store())
@@ -126,7 +127,7 @@ def resolve_plan_setup(history: History, policy: PolicyLike | None, options: Pla
 
 
 def look_up_placeholders(history: History, store: ContentStore) -> frozenset[Place]:
-    """Return the verified placeholders; none if the store cannot be read."""
+    """Return the places of verified placeholders; none if the store cannot be read."""
     try:
         return find_verified_placeholders(history, store.has)
     except StoreError:
@@ -174,7 +175,7 @@ def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
 
 
 def default_budget(model: str) -> int:
-    """Return the default budget for a model: a share of its context window, or of a usual one if it is unknown."""
+    """Return the default budget for a model: a share of its context window, assumed if the model is unknown."""
     known = find_model(model) if model else None
     return int((known.window if known is not None else DEFAULT_CONTEXT_WINDOW) * DEFAULT_WINDOW_SHARE)
 
@@ -202,7 +203,7 @@ def fit_with_plan(
     store: ContentStore | None = None,
     **options: Unpack[PlanOptions],
 ) -> FitResult:
-    """Fit messages of any kind; return the smaller history with its plan. Removed content is in the store."""
+    """Fit messages of any kind; return the fitted history with its plan. Removed content is written to the store."""
     parsed, dialect = read_with_dialect(history, dialect)
     finished, repaired = _plan_repaired(parsed, resolve_plan_setup(parsed, policy, options), dialect, store)
     try:
@@ -213,7 +214,7 @@ def fit_with_plan(
 
 
 def _result_without_edits(history: History, made: Plan, error: StoreError) -> FitResult:
-    """Return the history unedited, because its content cannot be stored; raise the error if that exceeds the budget."""
+    """Return the history unedited, because its content cannot be stored; raise the error if it exceeds the budget."""
     if made.budget is not None and made.tokens_before > made.budget:
         raise error
     warnings.warn(f"nothing was removed: {error}", stacklevel=4)
@@ -249,7 +250,7 @@ def fit(
 ) -> M:
     """Fit messages of any API, a request body, a history or a session, and return the same type.
 
-    Accepts the options of `plan`. `restore(id)` returns removed content by the id in its placeholder.
+    The options are those of `plan`. `restore(id)` returns removed content by the id in its placeholder.
     """
     if isinstance(messages, History | Session):
         after = fit_with_plan(messages, policy=policy, dialect=dialect, store=store, **options).history

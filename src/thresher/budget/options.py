@@ -34,7 +34,7 @@ class PlanOptions(FilterOptions, total=False):
     """Tokens, such as `60_000` or `"60k"`. Default with a `model`: 70 % of its context window."""
     model: str | None
     thinking: ThinkingRule | None
-    """Effect of an edit on signed thinking after it. Default: as the model requires."""
+    """Effect of an edit on the signed thinking that follows it. Default: as the model requires."""
     counter: str
     """Token counter. Default: `"auto"`."""
     scale: TokenWeights | None

@@ -31,7 +31,7 @@ from thresher.policies.table import (
 )
 
 ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
-"""A later prefix overrides an earlier one."""
+"""Prefixes of environment variables; a later prefix overrides an earlier one."""
 ENVIRONMENT_ALIASES = {"FILTER_PRESET": "POLICY"}
 IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 """Variables that are accepted for compatibility and have no effect."""
@@ -222,7 +222,7 @@ def parse_thresholds(options: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _split_policy_option(short: str, value: str, key: str) -> tuple[str, str, str]:
-    """Return policy, option and value of a variable; the longest matching policy name wins."""
+    """Return the policy, option and value of an environment variable; the longest matching policy name wins."""
     for policy in sorted((*policy_names(), *RENAMED_POLICIES), key=len, reverse=True):
         prefix = f"{policy}_".replace("-", "_").lower()
         current = RENAMED_POLICIES.get(policy, policy)

@@ -7,7 +7,7 @@ from thresher.errors import OptionError
 
 DEFAULT_AGE_RANGE = (22, 45)
 TOKENS_PER_CALL = 4_000
-"""Budget tokens per call that `keep_calls` adds by default."""
+"""Tokens of the budget for each call of the default `keep_calls`, within `DEFAULT_AGE_RANGE`."""
 
 
 @renamed_fields(
@@ -25,14 +25,14 @@ class Thresholds:
     high_water: float = 0.9
     """Share of the budget at which a window replans regardless of the cost: the high-water mark."""
     low_water: float = 0.5
-    """Share of the budget that such a replan aims for; more stays if `keep_calls` requires it."""
+    """Share of the budget that a replan at `high_water` aims for; more stays if `keep_calls` requires it."""
     min_saving: int = 1_000
     """Minimum tokens that a replan must save."""
     patience: float = 0.6
     """Cost of reading removable content, as a multiple of the cost of its removal, that must accrue before a replan;
     1 is break-even."""
     prompt_patience_share: float = 0.5
-    """Factor on `patience` at a human prompt."""
+    """Factor by which `patience` is multiplied at a human prompt."""
     min_expected_calls: int = 20
     """Minimum estimate of further calls. The estimate is the number of past calls if that is higher."""
     keep_calls: int | None = None

@@ -19,7 +19,10 @@ from thresher.model.message_cache import cached_per_message
 from thresher.store import short_id
 
 ThinkingRule = Literal["free", "strip_after_edit", "append_only", "drop_block"]
-"""Effect of an edit on signed thinking after it: none; drop the thinking; refuse the edit; let the API drop it."""
+"""Effect of an edit on the signed thinking that follows it.
+
+`free`: none; `strip_after_edit`: drop the thinking; `append_only`: refuse the edit; `drop_block`: the API drops it.
+"""
 LEGALITY_POLICY = "legality"
 """Policy name of edits that only the rules require."""
 OPENING_RULE = "a conversation opens with the user"
@@ -28,8 +31,8 @@ OPENING_RULE = "a conversation opens with the user"
 def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: bool = False) -> PlanDraft:
     """Return a copy of the draft that satisfies every rule.
 
-    With `strip_after_edit`, an open tool loop and everything before it stay as they are, unless `force` is set: then
-    the loop's thinking is dropped, too. Use it when nothing else meets the budget.
+    With `strip_after_edit`, the signed thinking of an open tool loop and everything before it stay unchanged. With
+    `force`, edits are allowed there, and the thinking after them is dropped. Use `force` as the last resort.
     """
     settled = draft.copy()
     if thinking == "append_only":
@@ -179,7 +182,7 @@ def _drop_empty_messages(draft: PlanDraft) -> None:
 
 @cached_per_message
 def _is_blank(message: Message) -> bool:
-    """Return whether a message has blank text and otherwise at most thinking."""
+    """Return whether a message has blank text, and no other parts except thinking."""
     parts = message.parts
     return any(map(is_blank_text, parts)) and all(is_blank_text(part) or isinstance(part, Thinking) for part in parts)
 

@@ -70,7 +70,7 @@ class PlanDraft:
         self._resumed_decisions: dict[Place, PartDecision] = {}
         """Decisions of the earlier plan, which apply again when a later edit is withdrawn."""
         self._requested_drops: dict[Occurrence, set[Place]] = {}
-        """Drops requested for members of a summary, by its first target."""
+        """Places of summarized parts for which a drop was requested, by the first target of the summary."""
         self._parts_left = [len(message.parts) for message in history.messages]
 
     def add(self, edit: Edit) -> bool:
@@ -88,7 +88,7 @@ class PlanDraft:
     def resume(self, edits: Iterable[Edit], *, held: bool = True) -> None:
         """Repeat edits of an earlier plan byte for byte, if the history still has all their targets.
 
-        They are `held` if later messages answered the edited history; otherwise they count as new edits.
+        Set `held` if later messages answered the edited history; otherwise, the edits count as new.
         """
         for edit in edits:
             targets = list_targets(edit)
@@ -114,7 +114,7 @@ class PlanDraft:
             self.held_places = set(self._resumed_decisions)
 
     def _drop_partners(self) -> None:
-        """Also drop the partner of a dropped call or result, which may have changed since the earlier plan."""
+        """Also drop the partner of each dropped call or result: it may have been added since the earlier plan."""
         for place, decision in list(self.decisions.items()):
             partner = self._partners.get(place)
             other = None if partner is None else self.decisions.get(partner)
@@ -154,7 +154,7 @@ class PlanDraft:
         return decision is not None and isinstance(decision.edit, Summarize)
 
     def _releases_summary(self, place: Place, edit: Drop) -> bool:
-        """Register the drop of a summarized part; when all parts of the summary have one, drop the summary."""
+        """Register the drop of a summarized part; when drops of all its parts are registered, drop the summary."""
         summary = self.decisions[place].edit
         requested = self._requested_drops.setdefault(summary.target, set())
         requested.add(place)
@@ -262,7 +262,7 @@ class PlanDraft:
         return sorted(whole)
 
     def _can_summarize(self, place: Place) -> bool:
-        """Return whether a part stays and is not a summary, which some APIs return as text."""
+        """Return whether a part is kept, and is neither unknown nor a summary (some APIs return summaries as text)."""
         decision, part = self.decisions.get(place), self.history.part(place)
         if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self._placeholders):
             return False

@@ -7,7 +7,7 @@ from thresher.edits.edit import Edit, Summarize
 UNREPORTED_REFUSALS = ("another edit takes precedence", "already summarized", "already a placeholder")
 """Refusals that a summary of the plan omits: another edit already covers the part."""
 MAX_LISTED_MESSAGES = 5
-"""Message numbers to list before the rest is only counted."""
+"""Maximum number of message numbers to list; the rest is counted."""
 EDIT_LABELS = {"Drop": "dropped", "Replace": "replaced", "Truncate": "truncated", "Summarize": "summarized"}
 
 

@@ -37,7 +37,7 @@ class LegalityTracker:
         self._length = 0
 
     def accepts(self, history: History) -> bool:
-        """Return whether the history is legal, assuming that its prefix of the last legal call still is."""
+        """Return whether the history is legal, assuming that the history that was last accepted is its legal prefix."""
         new = history.messages[self._length :]
         ids = list(iterate_unique_ids(new))
         tail = extract_grown_tail(history.messages, self._length)

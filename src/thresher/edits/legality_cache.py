@@ -77,7 +77,7 @@ def _is_prefix(messages: Sequence[Message], known: list[ref[Message]]) -> bool:
 def _find_tail_start(messages: Sequence[Message], known: int) -> int:
     """Return the start of the last turn in the known prefix, or 0.
 
-    An assistant message directly after the prefix reopens its tool loop, which has rules of its own: also 0.
+    Also return 0 if an assistant message directly follows the prefix: it reopens a tool loop, which has its own rules.
     """
     if 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant":
         return 0

@@ -15,9 +15,9 @@ from thresher.model.tool_calls import describe_tool_call
 
 PLACEHOLDER_PREFIX = "[thresher "
 PLACEHOLDER_ARGUMENT = "removed"
-"""Argument of a call that holds the placeholder of its removed arguments."""
+"""Name of the argument that holds the placeholder of a call's removed arguments."""
 _OLD_PLACEHOLDER_ARGUMENT = "left_out"
-"""The same argument in histories of earlier versions."""
+"""Name of that argument in histories of earlier versions; see `PLACEHOLDER_ARGUMENT`."""
 ID_SLOT = "t1:................"
 """Temporary id in a note until the real id is known. It has the same length, so that limits hold."""
 SUMMARY_END = "[/thresher]"
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,2000}\]"
 _WHOLE_PLACEHOLDER = re.compile(rf"\s*{_PLACEHOLDER.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?\s*")
 MAX_LABEL_LENGTH = 80
 MAX_PATH_LENGTH = 300
-"""Limit for labels with a path, which is useful only in full."""
+"""Maximum length of a label with a path, because a truncated path is of little use."""
 MAX_NOTE_LENGTH = 1_500
 ROLE_LABELS = {
     "user": "user message",
@@ -42,7 +42,7 @@ def find_placeholder_ids(text: str) -> list[str]:
 
 
 def get_placeholder_id(part: Part) -> str:
-    """Return the id of the placeholder if the whole part is one, else an empty string."""
+    """Return the id of a part that consists only of a placeholder, else an empty string."""
     if isinstance(part, ToolCall):
         text = _read_placeholder_argument(part) if PLACEHOLDER_PREFIX in part.arguments else ""
     elif isinstance(part, Text | ToolResult | Summary):
@@ -56,7 +56,7 @@ def get_placeholder_id(part: Part) -> str:
 
 
 def _read_placeholder_argument(call: ToolCall) -> str:
-    """Return the placeholder of a call's long arguments."""
+    """Return the placeholder that replaced a call's long arguments, or an empty string."""
     arguments = load_json_object(call.arguments)
     placeholder = arguments.get(PLACEHOLDER_ARGUMENT, arguments.get(_OLD_PLACEHOLDER_ARGUMENT))
     return placeholder if isinstance(placeholder, str) else ""

@@ -85,7 +85,7 @@ def build_plan(
     thinking: ThinkingRule = "free",
     placeholders: frozenset[Place] = frozenset(),
 ) -> Plan:
-    """Make a plan of those proposed edits that the rules allow."""
+    """Make a plan from the proposed edits that the rules allow."""
     draft = PlanDraft(history, scale, placeholders=placeholders)
     draft.add_all(edits)
     return finish_plan(close_draft(draft, thinking), thinking)

@@ -1,9 +1,9 @@
 """Repair an illegal history. Repairs are reported separately from edits.
 
 Each rule names a repair step that resolves its violations. After each step the history is validated again, until no
-violation is left. Steps have a fixed order, because some build on others: orphaned results are resolved before
-calls get missing results, and those before messages are merged. Messages without a violation do not change, and a
-legal history is returned as the same object.
+violation is left. Steps have a fixed order, because some build on others: first orphaned results are resolved, then
+calls get missing results, then messages are merged. Messages without a violation do not change, and a legal history is
+returned as the same object.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ MAX_REPAIR_ROUNDS = 100
 
 
 def repair(messages: Messages, dialect: str | None = None) -> RepairResult:
-    """Make a conversation legal in a dialect; the default is chosen as in `check`."""
+    """Make a conversation legal in a dialect; the default dialect is the same as in `check`."""
     history, dialect = read_with_dialect(messages, dialect)
     violations = check(history, dialect)
     if not violations:

@@ -14,7 +14,7 @@ from thresher.model.jsontext import dump_json, load_json_object
 from thresher.store import exact_id, short_id
 
 MAX_SHOWN_ARGUMENT = 100
-"""Length up to which a replaced call keeps an argument."""
+"""Maximum length of an argument that a replaced call keeps."""
 
 
 def rewrite_part(part: Part, edit: Edit) -> Part | None:

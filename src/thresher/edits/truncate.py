@@ -15,7 +15,7 @@ from thresher.model.jsontext import load_json
 LINE_SNAP_DISTANCE = 80
 """Maximum distance, in characters, to move a boundary to the end of a line."""
 MIN_SAVING_DIVISOR = 10
-"""Truncate only if it removes at least one tenth of what stays."""
+"""Truncate only if the removed text is longer than one tenth of the text that stays."""
 _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
@@ -64,7 +64,7 @@ def _snap_to_character(text: str, position: int, step: int) -> int:
 
 
 def clamp_elisions(gaps: Iterable[Elision], length: int) -> Iterator[Elision]:
-    """Clip spans to a text of that length."""
+    """Clip spans to the length of a text; omit spans outside it."""
     for start, stop, note in gaps:
         if start <= stop and start <= length and stop >= 0:
             yield Elision(max(0, start), min(stop, length), note)
@@ -96,7 +96,7 @@ def _is_flag_letter(character: str) -> bool:
 
 
 def _line_end(text: str, position: int, *, back: bool) -> int:
-    """Return a line end near the position, else the position."""
+    """Return a line end near a position, before it (`back`) or after it; if there is none, return the position."""
     if back:
         found = text.rfind("\n", max(0, position - LINE_SNAP_DISTANCE), position)
         return found + 1 if found > 0 else position

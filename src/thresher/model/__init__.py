@@ -1,6 +1,6 @@
 """Data model of a conversation: frozen values without any vendor's vocabulary, and the structure derived from them.
 
-Every other package builds on these values. Imports nothing of the project except `errors` and `deprecation`.
+Every other package builds on these values. This package imports only `errors` and `deprecation` from the project.
 """
 
 from typing import TYPE_CHECKING

@@ -32,7 +32,7 @@ class ToolFileChange(NamedTuple):
     added: int
     removed: int
     first_line: str
-    """The first added line, or the first removed line if nothing was added."""
+    """The first added line with a letter or digit; if there is none, the first such removed line."""
 
 
 _PATCH_HEADER = re.compile(r"^\*\*\* (Update|Add|Delete) File: ([^\r\n]+)", re.MULTILINE)
@@ -41,7 +41,7 @@ _BLOCK = re.compile(r"^(<{5,9} ?SEARCH|-{5,9} ?SEARCH|={5,9}|>{5,9} ?REPLACE|\+{
 
 
 def extract_file_changes(call: ToolCall, use: ToolCallDetails, fields: dict[str, Any]) -> tuple[ToolFileChange, ...]:
-    """Return every file that the call changes; only a patch changes more than one."""
+    """Return one change per file that the call changes. Only a patch changes several files."""
     patch = _first_text(fields, PATCH_KEYS) or (use.command or call.arguments if not fields or use.command else "")
     headers = list(_PATCH_HEADER.finditer(patch))
     if headers:
@@ -84,7 +84,7 @@ def _find_search_blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _diff_lines(old: str, new: str) -> LineDiff:
-    """Diff two texts: the added and removed lines, without the common prefix and suffix."""
+    """Return the added and removed lines between two texts, without their common prefix and suffix."""
     added, removed = new.splitlines(), old.splitlines()
     start = 0
     while start < min(len(added), len(removed)) and added[start] == removed[start]:

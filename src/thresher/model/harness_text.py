@@ -7,7 +7,7 @@ opens a line and is closed, or a phrase at the start of the message. A tag in th
 or a quoted harness phrase counts as human. Tag names that people also use, such as `goal`, match only if the element is
 the whole message.
 
-Every regex is anchored and has no nested quantifiers, so matching takes linear time.
+No regex contains a repetition inside a repetition, so matching takes linear time.
 """
 
 import re
@@ -44,7 +44,7 @@ WHOLE_MESSAGE_ELEMENTS = ("goal tick skill files",)
 """Elements whose names people also use; they match only as the whole message."""
 
 WRAPPERS = ("task feedback user_message user_query userrequest",)
-"""Elements around a human's words. The tags are the harness's; the content is the human's."""
+"""Elements around a human's words. The harness writes the tags; a human writes the content."""
 
 RECALLED_TEXT_ELEMENTS = (
     "claude-mem-context relevant-memories relevant_memories supermemory-context",
@@ -55,7 +55,7 @@ RECALLED_TEXT_ELEMENTS = (
 """Elements that memory tools, including Thresher, put around recalled text."""
 
 HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
-"""Harness elements that memory tools write through; recalled text inside one makes the element recalled text."""
+"""Harness elements that may contain recalled text. If one does, all of it counts as recalled text."""
 
 ELEMENT_TRAILERS = (
     # Claude Code after a background task, Roo after a write: one more line that belongs to the previous element.
@@ -63,7 +63,7 @@ ELEMENT_TRAILERS = (
     r"Full transcript available at: [^\n]*",
     r"<notice>[^<]*</notice>",
 )
-"""Regexes of text that matches only directly after an element."""
+"""Regexes that match only directly after an element."""
 
 END_OF_MESSAGE = ""
 
@@ -135,7 +135,7 @@ class HarnessSpan(NamedTuple):
 
 
 def detect_author(text: str) -> Author:
-    """Return the author of a text in the user role: `human` if any part of it is a human's."""
+    """Return the author of a text in the user role: `human` if a human wrote any of its words."""
     spans = find_harness_spans(text)
     if not spans or _text_outside_spans(text, spans):
         return "human"
@@ -196,7 +196,7 @@ def _match_whole_message(text: str) -> list[HarnessSpan]:
 
 def _match_elements(text: str, position: int) -> list[HarnessSpan]:
     """Find elements that open a line or directly follow another element."""
-    # Lowercasing changes the length of a few characters. Offsets then differ, so closing tags must match in case.
+    # Lowercasing can change the length of a text. The offsets would then be wrong, so search the original text.
     lowered = text.lower()
     searched = lowered if len(lowered) == len(text) else text
     spans: list[HarnessSpan] = []
@@ -209,7 +209,7 @@ def _match_elements(text: str, position: int) -> list[HarnessSpan]:
         closing = f"</{name}>"
         stop = -1 if name in unclosed else searched.find(closing, match.end())
         if stop < 0:
-            unclosed.add(name)  # search for each name once, so that the time stays linear
+            unclosed.add(name)  # do not search for this tag again, so that the time stays linear
             position = match.end()
             continue
         position = stop + len(closing)
@@ -231,7 +231,7 @@ def _element_author(text: str, match: re.Match[str], stop: int) -> Literal["harn
 
 
 def _match_wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:
-    """Match the tags around a human's words, if those words come first after the harness spans."""
+    """Match the tags around a human's words, if only harness spans precede the opening tag."""
     position = 0
     for span in spans:
         if text[position : span.start].strip():

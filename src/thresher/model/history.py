@@ -65,7 +65,7 @@ class History(Struct, frozen=True, dict=True):
         return self.messages[place.message].parts[place.part]
 
     def turn(self, message: int) -> int:
-        """Return the number, from 1, of the turn that contains a message or precedes it; 0 before the first turn."""
+        """Return the 1-based number of the turn that contains or precedes a message; 0 before the first turn."""
         return bisect_right(self.shape.turns, message, key=lambda turn: turn.start)
 
     @property
@@ -92,13 +92,13 @@ class History(Struct, frozen=True, dict=True):
 
     @cached_property
     def chain_at(self) -> dict[Place, ToolChain]:
-        """Map each call and each result to its tool chain, by place."""
+        """Tool chain of each place that holds a call or a result."""
         ends = ((place, chain) for chain in self.shape.chains for place in (chain.call, chain.result))
         return {place: chain for place, chain in ends if place is not None}
 
     @property
     def orphans(self) -> tuple[Place, ...]:
-        """Results that match no call."""
+        """Places of results that match no call."""
         return self.shape.orphan_results
 
     @property
@@ -116,7 +116,7 @@ T = TypeVar("T")
 
 
 def cached_per_history(function: Callable[[History], T]) -> Callable[[History], T]:
-    """Cache a function of one history in the history itself, so that it runs once per history."""
+    """Decorator that caches a function's result in the history, so that the function runs once per history."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     def wrapper(history: History) -> T:

@@ -23,7 +23,7 @@ ID_VERSION = "t1"
 
 
 class Occurrence(NamedTuple):
-    """One of possibly many equal parts."""
+    """One part among equal parts: its content id, and the number of equal parts before it."""
 
     content: str
     ordinal: int
@@ -35,7 +35,7 @@ def content_id(part: Part) -> str:
 
 
 def hash_strings(strings: Iterable[str]) -> str:
-    """Hash a sequence of strings to an id, with their lengths, so that no two sequences collide."""
+    """Hash strings to an id. Each length is hashed, too, so that `("ab", "c")` and `("a", "bc")` differ."""
     digest = _blake2b()(digest_size=16)
     for text in strings:
         data = text.encode("utf-8", "surrogatepass")

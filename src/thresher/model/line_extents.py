@@ -1,7 +1,7 @@
 """Parse the line extent of a read: the lines of a file that a call requests.
 
-An extent holds the lines and every other argument that changes the output. Only reads with the same extent show
-the same lines.
+An extent holds the lines and every other argument that changes the output. Two reads certainly
+show the same lines only if their extents are equal.
 """
 
 import re
@@ -25,9 +25,9 @@ class LineExtent(NamedTuple):
 
     first_line: int = 1
     last_line: int | None = None
-    """None: to the end of the file."""
+    """Last line; None: the last line of the file."""
     variant: str = ""
-    """Anything else that affects the output, such as pages, the end of the file, or several ranges."""
+    """All other arguments that affect the output, or a shell command that cannot be parsed; empty: none."""
 
 
 def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
@@ -35,7 +35,7 @@ def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:
     if use.command:
         return _parse_command_extent(use.command)
     fields = {key: value for key, value in load_json_object(call.arguments).items() if value not in (None, "", False)}
-    if fields.get("command") in ("view", "read"):  # an editor's subcommand adds nothing here
+    if fields.get("command") in ("view", "read"):  # an editor's subcommand does not affect the lines
         del fields["command"]
     path = next((key for key in FILE_KEYS if key in fields), "")
     if isinstance(fields.get(path), str):
@@ -81,7 +81,7 @@ _TAIL = re.compile(r"(?:-n\s*|--lines[=\s])?\+(\d+)(?=\s|$)")
 
 
 def _parse_command_extent(command: str) -> LineExtent:
-    """Parse the lines that a shell command shows of a file; any unrecognized command becomes the `variant`."""
+    """Parse the lines of a file that a shell command shows; a command that cannot be parsed becomes the `variant`."""
     stages = _STAGE.findall(command) if len(command) <= MAX_COMMAND_CHARS else []
     if not stages and len(command) <= MAX_COMMAND_CHARS:
         return LineExtent()

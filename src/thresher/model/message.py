@@ -24,9 +24,9 @@ class Usage(Struct, frozen=True, gc=False):
     cache_read: int = 0
     cache_write: int = 0
     cache_write_1h: int = 0
-    """Share of `cache_write` in the one-hour cache."""
+    """Tokens of `cache_write` that were written to the one-hour cache."""
     reasoning: int = 0
-    """Share of `output` spent on thinking, if the provider reports it."""
+    """Tokens of `output` that were spent on thinking; 0 if the provider does not report them."""
 
     @property
     def context(self) -> int:
@@ -53,8 +53,8 @@ class Message(Struct, frozen=True, weakref=True):
     usage: Usage | None = None
     source: SourceLocation | None = None
     carried: bool = False
-    """Shown to the model but not part of this conversation's new content: repeated from before a compaction, or an
-    example from another run."""
+    """True if the model saw the message, but it is not new in this conversation: it was repeated after a
+    compaction, or is an example from another run."""
     records: tuple[bytes, ...] = ()
     """The transcript lines that the message was parsed from, unchanged."""
     pocket: VendorExtras | None = None

@@ -1,8 +1,8 @@
 """Cache a computed value per message, for the lifetime of the message.
 
-A growing history shares its old messages with the previous one, so each message is hashed, counted and parsed once.
-Messages are frozen, so a cached value stays valid. The key is the object's identity, because comparing messages would
-read them whole.
+A history that grows keeps its old message objects, so each message is hashed, counted and parsed once.
+Messages are frozen, so a cached value stays valid. The key is the object's identity, because comparing two messages
+by value would read all their parts.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class cached_per_message(Generic[T]):
-    """Decorator that calls a function of one message once per message."""
+    """Decorator that caches a function of one message, so that the function runs once per message."""
 
     def __init__(self, function: Callable[[Message], T]) -> None:
         """Cache the results of `function`."""

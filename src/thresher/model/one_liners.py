@@ -14,7 +14,7 @@ MAX_ITEM_CHARS = 120
 
 
 def describe_chain(history: History, chain: ToolChain) -> str:
-    """Describe the action and outcome of a tool chain in one line; if it is too long, clip the path last."""
+    """Describe the action and outcome of a tool chain in one line; clip details before the path."""
     action = parse_chain_action(history, chain)
     if action is None:
         return ""
@@ -27,7 +27,7 @@ def describe_chain(history: History, chain: ToolChain) -> str:
 
 
 def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: int = 1000) -> str:
-    """Summarize all changes to one file: how many, in which turns, and each change; the latest ones if not all fit."""
+    """List the changes to one file after their number and turns; if not all fit, list the latest."""
     actions = [action for action in (parse_chain_action(history, chain) for chain in chains) if action is not None]
     if not actions:
         return ""
@@ -57,7 +57,7 @@ def format_turn_range(numbers: Sequence[int]) -> str:
 
 
 def _join_latest(items: Sequence[str], width: int) -> str:
-    """Join as many of the last items as fit, in order, after the number of omitted items."""
+    """Join the last items that fit, in order; if items are omitted, state their number first."""
     kept = 0
     length = 0
     for index in range(len(items) - 1, -1, -1):
@@ -81,7 +81,7 @@ def _format_edit(action: ChainAction) -> str:
 
 
 def _main_change(action: ChainAction) -> ToolFileChange:
-    """Return the change to the file that the call names."""
+    """Return the change to the file that the call names; if there is none, return the first change."""
     changes = extract_file_changes(action.call, action.use, action.fields)
     return next((change for change in changes if change.path == action.use.path), changes[0])
 
@@ -90,7 +90,7 @@ _PAST_TENSE_VERBS = {"write": "Wrote", "delete": "Deleted", "move": "Moved", "li
 
 
 def _describe_action(action: ChainAction) -> tuple[str, str, str]:
-    """Return the verb, the object, and any details."""
+    """Return the verb, the object and the details of an action."""
     use = action.use
     intent = f": {to_printable_line(use.intent)}" if use.intent else ""
     path = to_printable_line(use.path)

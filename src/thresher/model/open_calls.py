@@ -16,7 +16,7 @@ class _OpenCall(NamedTuple, Generic[CallT]):
 
 
 class OpenCalls(Generic[CallT]):
-    """Open calls by id."""
+    """The calls that no result has answered yet, by id."""
 
     def __init__(self) -> None:
         """Start without calls."""

@@ -10,16 +10,16 @@ from msgspec import Struct
 
 
 class VendorExtras(Struct, frozen=True, gc=False):
-    """Fields outside the model. Only the dialect or transcript format that wrote them reads them."""
+    """Fields that the data model does not cover. Only the dialect or transcript format that wrote them reads them."""
 
     format: str
     """The dialect or transcript format that the fields belong to."""
     fields: str = ""
     """Fields to merge back, as a JSON object."""
     absent: tuple[str, ...] = ()
-    """Fields that the encoder would write and the original lacks."""
+    """Names of fields that the encoder would write, but that the original lacks."""
     shape: str = ""
-    """Note on which of its layouts the format used; only the format itself interprets it."""
+    """Layout of the original, if the format has several. Only the format interprets this value."""
 
 
 class Text(Struct, frozen=True, gc=False, tag="text"):
@@ -34,7 +34,7 @@ class Thinking(Struct, frozen=True, gc=False, tag="thinking"):
 
     text: str
     signature: str = ""
-    """The vendor's opaque signature; redacted thinking has nothing else."""
+    """The vendor's opaque signature. Redacted thinking has a signature and no text."""
     pocket: VendorExtras | None = None
 
 
@@ -49,7 +49,7 @@ class ToolCall(Struct, frozen=True, gc=False, tag="tool_call"):
 
 
 class Image(Struct, frozen=True, gc=False, tag="image"):
-    """An image or, by its media type, another medium such as PDF or audio."""
+    """An image, a PDF or audio, depending on the media type."""
 
     media_type: str = ""
     data: str = ""
@@ -66,7 +66,7 @@ class Summary(Struct, frozen=True, gc=False, tag="summary"):
 
 
 class Unknown(Struct, frozen=True, gc=False, tag="unknown"):
-    """A part of unknown type, preserved for the format it comes from."""
+    """A part of unknown type, preserved for the format that it comes from."""
 
     kind: str
     data: str

@@ -11,7 +11,7 @@ _ROOT = re.compile(r"[A-Za-z]:/|/|~[^/]*/?")
 
 
 def normalize_path(path: str, cwd: str = "") -> str:
-    """Return the canonical form: forward slashes, no `.` or `..`; `~` and letter case are kept."""
+    """Return the canonical form of a path: forward slashes, `.` and `..` resolved, `~` and letter case unchanged."""
     path_text = path.strip()
     if re.match(r"[A-Za-z]:\\|\\\\", path_text) or "/" not in path_text:
         path_text = path_text.replace("\\", "/")
@@ -28,7 +28,7 @@ def normalize_path(path: str, cwd: str = "") -> str:
 
 
 def resolve_relative_paths(paths: Iterable[str]) -> dict[str, str]:
-    """Map each path to the only absolute path here that ends with it, or to itself."""
+    """Map each relative path to the only absolute path in `paths` that ends with it, and any other path to itself."""
     known = dict.fromkeys(paths)
     relative = {path for path in known if not _ROOT.match(path)}
     matches: dict[str, set[str]] = {}

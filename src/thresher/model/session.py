@@ -1,8 +1,8 @@
 """A session: a conversation on disk with its metadata.
 
 A compaction does not end a session. It starts a new segment, in which the model continues from a summary. `segments`
-holds them in order; `history` is the last one, the context of the next model call. `branches` holds rewound work,
-`children` the sub-agents' sessions.
+holds all segments in order; `history` is the last segment, the context of the next model call. `branches` holds rewound
+work, `children` the sub-agents' sessions.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Problem(Struct, frozen=True, gc=False):
 
 
 class AbandonedBranch(Struct, frozen=True):
-    """Messages that the user rewound."""
+    """Messages that the user abandoned by rewinding the session."""
 
     history: History
     after_message_id: str = ""
@@ -47,7 +47,7 @@ class Session(Struct, frozen=True):
     children: tuple["Session", ...] = ()
     problems: tuple[Problem, ...] = ()
     spilled: dict[str, str] = {}
-    """Map of tool call ids to the files with their complete output, where the transcript holds only the beginning."""
+    """Files with the complete output of tool calls, by call id, where the transcript holds only the beginning."""
     files: tuple[str, ...] = ()
     """Additional files that the session was read from, without the children's files."""
     compactions: int = 0
@@ -61,15 +61,15 @@ class Session(Struct, frozen=True):
     version: str = ""
     """Version of the agent."""
     parent: str = ""
-    """The session that started this one, that it was forked from, or that it continues."""
+    """Id of the session that started this one, from which it was forked, or which it continues."""
     call_id: str = ""
-    """For a sub-agent: the parent's tool call that started it."""
+    """Id of the parent's tool call that started this sub-agent, if known."""
     started: datetime | None = None
     ended: datetime | None = None
 
     @property
     def is_subagent(self) -> bool:
-        """True if a call of its parent started it: the transcript says so, or a model wrote its first prompt.
+        """True if a tool call started this session: the transcript names the call, or a model wrote the first prompt.
 
         Forks and continuations also have a parent.
         """
@@ -83,7 +83,7 @@ class Session(Struct, frozen=True):
         return self.segments[-1] if self.segments else History()
 
     def messages(self, *, branches: bool = False) -> Iterator[Message]:
-        """Yield every message once, in order; with `branches`, then the messages of abandoned branches."""
+        """Yield every message once, in order; with `branches`, then yield the messages of abandoned branches."""
         for segment in self.segments:
             yield from (message for message in segment if not message.carried)
         if branches:

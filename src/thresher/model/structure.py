@@ -29,9 +29,9 @@ class ToolChain(NamedTuple):
 
     call: Place
     result: Place | None
-    """None: no result was recorded."""
+    """Place of the result; None if no result was recorded."""
     active: bool
-    """True if the model has not replied since the call or its result."""
+    """True if no assistant message follows the result, or the call if there is no result."""
 
 
 class SubagentCall(NamedTuple):
@@ -50,10 +50,10 @@ class HistoryStructure(NamedTuple):
     exchanges: tuple[Exchange, ...]
     chains: tuple[ToolChain, ...]
     orphan_results: tuple[Place, ...]
-    """Results that match no call."""
+    """Places of results that match no call."""
     subagent_calls: tuple[SubagentCall, ...]
     current_prompt: int | None
-    """Index of the latest human prompt."""
+    """Index of the message with the latest human prompt; None if there is none."""
     system_messages: tuple[int, ...]
     injected_messages: tuple[int, ...]
     """User messages written by the harness or a memory tool."""

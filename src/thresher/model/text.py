@@ -9,12 +9,12 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 
 
 def to_printable_line(text: str) -> str:
-    """Collapse to one line; remove terminal codes and unprintable characters."""
+    """Collapse a text to one line; remove terminal codes and unprintable characters."""
     return " ".join(_CONTROL.sub("", text).split())
 
 
 def clip(text: str, width: int) -> str:
-    """Truncate at the end to `width` characters, with an ellipsis if anything is cut."""
+    """Truncate a text at its end to `width` characters, including an ellipsis."""
     if len(text) <= width:
         return text
     stop = max(width - 1, 0)

@@ -29,12 +29,12 @@ class ChainAction(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """True if the chain runs a command other than to read or patch a file."""
+        """True if the chain runs a command that does more than read or patch a file."""
         return self.use.category in ("execution", "project") and not self.use.operation
 
     @property
     def is_silent(self) -> bool:
-        """True if a command exits with 1 and no output, which usually means that it found nothing."""
+        """True if a command exited with 1 and printed nothing, which usually means that it found nothing."""
         return self.outcome.exit_code == 1 and not self.outcome.output.strip()
 
     @property
@@ -69,7 +69,7 @@ class ChainAction(NamedTuple):
 def parse_chain_action(
     history: History, chain: ToolChain, *, members: Container[Place] | None = None
 ) -> ChainAction | None:
-    """Parse a chain; with `members`, ignore a result whose place is not among them."""
+    """Parse a tool chain; with `members`, ignore a result at any other place."""
     call = history.part(chain.call)
     if not isinstance(call, ToolCall):
         return None

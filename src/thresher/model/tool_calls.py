@@ -22,7 +22,7 @@ from thresher.model.structure import ToolChain
 from thresher.model.tool_catalog import EDITOR_SUBCOMMANDS, FileOperation, ToolCategory, ToolKind, find_tool_kind
 
 MAX_CACHED_ARGUMENTS = 4096
-"""Arguments above this length are parsed on every call, so that the cache does not hold whole files."""
+"""Maximum length of arguments whose parsed details are cached, so that the cache does not hold whole files."""
 
 
 class ToolCallDetails(NamedTuple):
@@ -36,14 +36,14 @@ class ToolCallDetails(NamedTuple):
 
 
 def describe_tool_call(call: ToolCall) -> ToolCallDetails:
-    """Parse a call; never raises."""
+    """Parse a call; never raise an error."""
     if len(call.arguments) <= MAX_CACHED_ARGUMENTS:
         return _parse_call_details_cached(call.name, call.arguments)
     return _parse_call_details(call.name, call.arguments)
 
 
 def list_touched_files(call: ToolCall) -> tuple[str, ...]:
-    """Return every file that a call names: all files of a patch in order, otherwise its path."""
+    """Return every file that a call names: all files of a patch in order, otherwise the path in the arguments."""
     use, tool = describe_tool_call(call), find_tool_kind(call.name)
     if use.category != "file_edit" or not (tool.patch_keys or use.command):
         return (use.path,) if use.path else ()
@@ -144,8 +144,8 @@ def _join_command_line(words: list[str]) -> str:
 
 _COMMAND_PREFIX = re.compile(
     r"""\s*(?:
-        cd\s+(?P<folder>"[^"\n]*"|'[^'\n]*'|[^\s;&|"']+)[ \t]*(?:&&|;|\n)   # where it runs
-      | [A-Za-z_]\w*=[^\s"';&|]*[ \t]                                       # a variable for it
+        cd\s+(?P<folder>"[^"\n]*"|'[^'\n]*'|[^\s;&|"']+)[ \t]*(?:&&|;|\n)   # its folder
+      | [A-Za-z_]\w*=[^\s"';&|]*[ \t]                                       # a variable
       | sudo[ \t]
     )""",
     re.VERBOSE,
@@ -190,7 +190,7 @@ def _first_patched_file(patch: str) -> tuple[FileOperation, str]:
 _FILE_VIEWERS: dict[str, str] = {"cat": "", "bat": "", "head": "nc", "tail": "nc", "nl": "bvwnsf", "sed": ""}
 """Commands that only show a file, with their one-letter options that take a value."""
 MAX_VIEW_COMMAND_LENGTH = 500
-"""Longer commands that start like this usually write a file: `cat > name <<EOF`."""
+"""Maximum length of a command that only shows a file. A longer one usually writes a file: `cat > name <<EOF`."""
 _VIEW_COMMAND = re.compile(r"\s*(?:cat|bat|head|tail|nl|sed)\s")
 _STDERR_REDIRECT = re.compile(r"\s2>\s?/dev/null|\s2>&1")
 _SHELL_WORD = re.compile(r"""(?:[^\s"'|;&<>()`$]|"[^"$`]*"|'[^']*')+|[^ \t]""")
@@ -199,7 +199,7 @@ _SHOWS_LINES = re.compile(r"[\d,$]*p(?:;[\d,$]*p)*")
 
 
 def _find_viewed_file(command: str) -> str:
-    """Return the one file that a command, or a pipe of such commands, only shows; otherwise an empty string."""
+    """Return the file that a command or pipe shows, if it shows one file and does nothing else; otherwise return ""."""
     if not _VIEW_COMMAND.match(command) or len(command) > MAX_VIEW_COMMAND_LENGTH:
         return ""
     stages: list[list[str]] = [[]]

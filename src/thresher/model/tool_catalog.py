@@ -1,8 +1,8 @@
 """Catalog of agent tools: maps tool names to categories.
 
-Names are grouped by function, not by agent, because lowercased names are mostly shared (`Read`, `read`, `read_file`).
-Where two agents use one name with different arguments, the row lists the keys of both and the first present key wins.
-To add a tool, add its name to a row.
+Names are grouped by function, not by agent, because agents share most lowercased names (`Read`, `read`, `read_file`).
+Where two agents use one name with different arguments, the row lists the keys of both agents, and the first present key
+wins. To add a tool, add its name to a row.
 
 Only tools that *start* an agent are `subagent`. Reading an agent's output or stopping it starts no new work.
 """
@@ -39,7 +39,7 @@ class ToolKind(Struct, frozen=True, gc=False):
 
     @property
     def reads_arguments(self) -> bool:
-        """True if any argument matters; if not, they are not decoded."""
+        """True if any argument matters; otherwise, arguments are not decoded."""
         return bool(self.path_keys or self.command_keys or self.intent_keys or self.patch_keys)
 
 
@@ -77,7 +77,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " open_file notebookread notebook_read read_notebook mcp__acp__read copilot_readfile inspect_file_as_text",
     ),
     (
-        # SWE-agent pages through its open file without a path.
+        # SWE-agent scrolls its open file; these calls name no path.
         ToolKind("file_read", "read"),
         "goto scroll_up scroll_down set_cursors",
     ),
@@ -93,7 +93,7 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " search_codebase search_dir find_file copilot_searchcodebase",
     ),
     (
-        # These search within the one file that they name.
+        # This tool searches within one file.
         ToolKind("file_read", "search", ("file_name", "file", "path")),
         "search_file",
     ),
@@ -229,7 +229,9 @@ def find_tool_kind(name: str) -> ToolKind:
 
 
 def _is_mcp_name(name: str) -> bool:
-    """Claude Code writes `mcp__server__tool`, Gemini CLI `mcp_server_tool`, goose `server__tool`, Copilot CLI
+    """Return whether a name has the form of an MCP tool's name.
+
+    Claude Code writes `mcp__server__tool`, Gemini CLI `mcp_server_tool`, goose `server__tool`, Copilot CLI
     `github-mcp-server-tool`. Codex stores the connector's name separately and prefixes the tool with an underscore.
     """
     return name.startswith(("mcp_", "_")) or "__" in name or "-mcp-server-" in name

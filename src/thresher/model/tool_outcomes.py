@@ -43,7 +43,7 @@ _ERROR_TAGS = re.compile(r"</?(?:tool_use_error|error|output)>")
 _ERROR_NAME = re.compile(r"\w(?:Error|Exception)\b|\b(?:error(?:\[\w+\])?|fatal|panic):", re.IGNORECASE)
 MAX_ERROR_ANSWER_CHARS = 500
 MAX_SEARCHED_CHARS = 6000
-"""Length of the end of an output that is searched for an error line."""
+"""Characters at the end of an output to search for an error line or a footer."""
 
 
 def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOutcome:
@@ -59,7 +59,11 @@ def parse_tool_outcome(result: ToolResult | None, *, is_command: bool) -> ToolOu
 
 
 def find_error_line(outcome: ToolOutcome) -> str:
-    """Return the last line of a failure that names an error type, else the last with an error word, else the last."""
+    """Return the line of an output that states the error, or an empty string.
+
+    Without an exit code, this is the first line. Otherwise, it is the last line that names an error type, else the last
+    line with an error word, else the last line.
+    """
     end = _ERROR_TAGS.sub("", outcome.output[-MAX_SEARCHED_CHARS:])
     lines = [line for line in map(to_printable_line, end.splitlines()) if line]
     if not lines:

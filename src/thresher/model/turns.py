@@ -12,7 +12,7 @@ from thresher.model.structure import Exchange, HistoryStructure, Place, Subagent
 
 
 def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
-    """Derive the complete structure."""
+    """Derive the complete structure of a history from its messages."""
     chains, orphans = _pair_calls(messages)
     prompts = [index for index, message in enumerate(messages) if is_prompt(message)]
     return HistoryStructure(
@@ -37,7 +37,7 @@ def is_prompt(message: Message) -> bool:
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:
-    """Merge consecutive assistant messages into one turn, unless both report usage."""
+    """Merge consecutive assistant messages into turns; a second message with usage starts a new turn."""
     turns: list[Turn] = []
     has_usage = False
     for index, message in enumerate(messages):

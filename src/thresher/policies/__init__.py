@@ -1,6 +1,6 @@
-"""Policies: each proposes edits to a history, one module per policy.
+"""Policies, one module for each: a policy proposes edits to a history.
 
-Input: a history. Output: edits, most useful first. A policy never builds a history.
+Input: a history. Output: edits, in the order in which to apply them. A policy never builds a history.
 """
 
 from thresher.policies.base import Policy, PolicyLike

@@ -27,7 +27,7 @@ RENAMED_ACTIONS = {
         "cut": "truncate",
     }
 }
-"""Actions by the names of earlier versions."""
+"""Current names of actions, by their names in earlier versions."""
 
 
 def check_count(policy: str, **options: Any) -> None:
@@ -38,7 +38,7 @@ def check_count(policy: str, **options: Any) -> None:
 
 
 def check_words(policy: str, known: Iterable[str] | None = None, **options: Any) -> None:
-    """Raise an error unless each option is a list of strings, all among the `known` ones if given."""
+    """Raise an error unless each option is a list of strings; with `known`, accept only these strings."""
     for name, value in options.items():
         if isinstance(value, str) or not all(isinstance(word, str) for word in value):
             raise OptionError(f"policy `{policy}`: `{name}` must be a list of strings, got {value!r}")

@@ -1,8 +1,9 @@
 """The policy `batch-summary`: summarize old tool calls and their results in batches.
 
 A batch waits until enough calls are old, or the oldest call is very old, so that the history changes seldom. Some calls
-are never summarized: questions and their answers, completions, and calls that the human or the agent marked. Human and
-agent text stays in place, and no batch spans a human's prompt. Excluded calls do not count toward a batch.
+are never summarized: questions and their answers, calls that end the task, and calls that the human or the agent
+marked. Human and agent text stays in place, and no batch spans a human's prompt. Excluded calls do not count toward a
+batch.
 """
 
 from bisect import bisect_right
@@ -71,27 +72,27 @@ class SummarizeBatches:
     """Summarize old tool calls with their results, many at a time."""
 
     older_than: int = 20
-    """Age in messages from which a call is old."""
+    """Number of messages after which a call is old."""
     min_calls: int = 10
     """Number of old calls that starts a batch."""
     max_distance: int = 40
     """Age in messages at which a single call starts a batch."""
     min_tokens: int = 0
-    """Tokens of a call with its result below which it stays."""
+    """Minimum tokens of a call and its result together; smaller ones stay."""
     exclude_tools: tuple[str, ...] | None = None
     """Tools to exclude, by name or glob, besides questions to the user; None: the defaults; (): exclude nothing."""
     keep_marked: str = "[keep]"
-    """Marker that excludes a message or a call with it in its arguments; empty: no marker."""
+    """Marker that excludes a call if the arguments or the message's text contain it; empty: no marker."""
     max_chars: int = 2_000
     """Maximum characters of one summary."""
     max_calls_per_summary: int = 0
     """Maximum calls in one summary; 0: all adjacent calls."""
     include_agent_text: bool = False
-    """Also summarize agent text next to the calls, if all calls of its message are summarized."""
+    """True if agent text next to the calls is summarized, too, when all calls of its message are summarized."""
     max_identifiers: int = 0
     """Maximum identifiers and paths to list after a summary."""
     xml: bool = True
-    """Also summarize calls written as XML in text."""
+    """True if calls written as XML in text are summarized, too."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -225,7 +226,7 @@ def _occurrences(history: History, places: Sequence[Place]) -> tuple[Occurrence,
 
 
 def _format_list(lines: Sequence[str], limit: int) -> str:
-    """List each distinct line with its count; of too many lines, the latest."""
+    """List each distinct line with its count; if not all lines fit, list the latest."""
     items = [f"- {text}" + (f" ({times} times)" if times > 1 else "") for text, times in Counter(lines).items()]
     room = limit - len("- … 1,000 more")
     kept = 0
@@ -253,7 +254,7 @@ def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple
 
 
 def _replace_answers(history: History, run: Sequence[_OldCall]) -> Iterator[Replace]:
-    """Replace tool answers by placeholders where the text around the calls must stay; keep the header line."""
+    """Replace tool answers by placeholders where the text around the calls must stay; keep a separate header line."""
     for one in run:
         for place in one.results[1:] or one.results:
             target = history.occurrence(place)

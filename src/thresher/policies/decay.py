@@ -1,9 +1,9 @@
-"""The policy `decay`: replace tool results by placeholders as they age, and keep the identifiers they contained.
+"""The policy `decay`: replace tool results by placeholders as they age, and list the identifiers that they contained.
 
 The older a result is, the less of it is used again, and what is used is mostly identifiers. The rates are tuned on
-recordings (`thresher replay`). A part decays by 1 with each call, faster after each later prompt, faster
-unless it is a file or a sub-agent's result, faster if its file was edited or its text came again, and half as fast if
-it is the argument of a call. The placeholder lists the identifiers of the text that it replaces.
+recordings (`thresher replay`). A part decays by 1 with each call. It decays faster after each later prompt, after each
+later edit of its file, if its text was repeated, and if its tool neither reads a file nor starts a sub-agent. The
+arguments of a call decay half as fast. The placeholder lists the identifiers of the text that it replaces.
 """
 
 from bisect import bisect_right
@@ -35,7 +35,7 @@ SLOW_CATEGORIES = frozenset({"file_read", "subagent"})
 OTHER_CATEGORY_FACTOR = 1.5
 CALL_FACTOR = 0.5
 SHORT_CALL_TOKENS = 150
-"""Tokens up to which a call stays unchanged."""
+"""Maximum tokens of a call that always stays unchanged."""
 
 
 class _DecayingPart(NamedTuple):
@@ -51,7 +51,7 @@ class DecayResults:
     """Replace decayed results and long call arguments by placeholders, most decayed first."""
 
     max_decay: int = 24
-    """Decay above which a part is replaced: for a file read in this exchange and not edited, its age in calls."""
+    """Decay above which a part is replaced. A file read in this exchange and not edited decays by 1 per call."""
     max_identifiers: int = 80
     """Maximum identifiers in a placeholder; half as many for a call."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)

@@ -30,7 +30,7 @@ class SummarizeOldEdits:
     """Summarize the old edits of each file as a list, in very long sessions."""
 
     keep_all_edits: bool = True
-    """Keep all edits until there are more than `compress_after`; False: summarize old edits in any session."""
+    """True if all edits stay until there are more than `compress_after`; False: old edits are always summarized."""
     compress_after: int = 40
     """Number of edits that makes a session very long."""
     keep_newest: int = 10

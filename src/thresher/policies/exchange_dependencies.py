@@ -18,7 +18,7 @@ def chain_places(link: ToolUse) -> tuple[Place, ...]:
 
 
 def find_file_dependencies(history: History, kept: set[int]) -> set[Place]:
-    """Return the parts that kept chains depend on: the latest read of a file they edit, the script a command runs."""
+    """Return the parts that kept chains depend on: the latest read or write of files that they edit or run."""
     files: set[str] = set()
     scripts: dict[str, str] = {}
     needed: set[Place] = set()

@@ -37,7 +37,8 @@ from thresher.summarize.quotes import quote_opening
 from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
-"""Shares of the window: below the first more exchanges stay, above the second one, above the third only the current."""
+"""Shares of the window in use. Below the first, important old exchanges stay, too. Above the second, only the current
+exchange stays, and one more if its prompt is unanswered. Above the third, only the current exchange stays."""
 DEFAULT_KEPT_EXCHANGES = 2
 """Number of exchanges that stay by default, including the current one."""
 MAX_IMPORTANT_EXCHANGES = 2
@@ -75,7 +76,7 @@ class SummarizeExchanges:
     pressure: float | None = None
     """Share of the window in use, from 0 to 1; None: computed from `budget`, if set."""
     summaries: bool = True
-    """Replace exchanges by a summary; False: drop them without one."""
+    """True if a summary replaces removed exchanges; False: they are dropped without a summary."""
     max_exchanges_per_summary: int = 0
     """Maximum exchanges in one summary; 0: all adjacent ones."""
     budget: int | None = None
@@ -111,7 +112,7 @@ class SummarizeExchanges:
                 yield from self._summarize_exchanges(history, removed[start : start + size], safe)
 
     def _must_split_turns(self, spans: Sequence[_ExchangeInfo], kept: set[int]) -> bool:
-        """Return whether only turns of the current exchange can be removed: no exchange is, or was, removed."""
+        """Return whether to remove turns instead, because no exchange can be removed, and none was removed before."""
         if len(spans) == 1:
             return True
         adapts = self.keep is None and self.summaries
@@ -223,7 +224,7 @@ def _is_bridge(part: Part) -> bool:
     if not isinstance(part, Summary | Text) or not part.text.startswith(PLACEHOLDER_PREFIX):
         return False
     label = part.text.partition("\n")[0]
-    # The second wording is that of histories fitted by the first version.
+    # The first version of Thresher wrote "left out".
     return bool(get_placeholder_id(part)) and (" removed, " in label or " left out, " in label)
 
 
@@ -246,7 +247,7 @@ def _score_chain(scores: dict[Place, float], link: ToolUse) -> float:
 
 
 def _find_crossing_chains(history: History, messages: range) -> set[Place]:
-    """Return calls and results that are in different exchanges; they must stay together."""
+    """Return the calls and results of chains that are only partly in `messages`; they must stay."""
     found: set[Place] = set()
     for chain in history.chains:
         if chain.result is not None and (chain.call.message in messages) != (chain.result.message in messages):
@@ -321,7 +322,7 @@ def _describe_exchange(history: History, span: _ExchangeInfo, places: Sequence[P
 
 
 def _exchange_links(history: History, exchange: Exchange) -> Sequence[ToolUse]:
-    """Return the chains with their call in an exchange."""
+    """Return the chains whose call is in an exchange."""
     first, last = (bisect_left(history.links, end, key=lambda link: link.chain.call.message) for end in exchange)
     return history.links[first:last]
 

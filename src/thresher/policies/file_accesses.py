@@ -64,7 +64,7 @@ class FileAccesses(NamedTuple):
     """Edits by path."""
 
     def find_edit(self, path: str, after: int, before: int | None = None) -> FileEdit | None:
-        """Return the first edit of a file between two chains, given by their order."""
+        """Return the first edit of a file after one chain and before another, both given by their `order`."""
         edits = self.edits.get(path, [])
         at = bisect_right(edits, after, key=lambda edit: edit.order)
         return edits[at] if at < len(edits) and (before is None or edits[at].order < before) else None

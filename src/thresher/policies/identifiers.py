@@ -32,7 +32,7 @@ def find_identifiers(message: Message) -> tuple[tuple[str, ...], ...]:
 
 
 def _searchable_text(part: Part) -> str:
-    """Return the text of a part; of a call the values of its arguments."""
+    """Return the text of a part; for a call, return the values of its arguments."""
     if not isinstance(part, ToolCall):
         return part_text(part)
     values = load_json_object(part.arguments).values()
@@ -45,7 +45,7 @@ def _match_identifiers(text: str) -> tuple[str, ...]:
 
 
 class IdentifierSelector:
-    """Selects identifiers to list in summaries of one history: each once, most frequent first."""
+    """Selects identifiers to list in summaries of one history: each once, paths first, then the most frequent."""
 
     def __init__(self, history: History) -> None:
         """Count the parts that contain each identifier; exclude names in human and agent text, which stay visible."""

@@ -1,7 +1,7 @@
 """Score the importance of each part for the rest of the session: a number from 0 to 1, computed in linear time.
 
-The score combines five features and needs no model: the kind of part; words shared with the current request, rare
-words counting more; recency; references by later calls; and for errors, whether a later call succeeded. Identifiers
+The score combines five features and needs no model: the kind of part; words shared with the current request, where
+rare words count more; recency; references by later calls; and for errors, whether a later call succeeded. Identifiers
 and paths count as the words that they consist of.
 """
 
@@ -44,7 +44,7 @@ MAX_TERMS = 400
 _WORD = re.compile(r"[A-Z]?[a-zß-ɏ]+|[A-Z]+(?![a-zß-ɏ])|\d{3,}|[^\W\d_a-zA-Zß-ɏ]+")
 _TOKEN = re.compile(r"[\w.\-/\\]{4,300}")
 _NAME_MARK = re.compile(r"[a-z][A-Z]|[\w\-][./\\_][\w\-]")
-"""Distinguishes a name from a word: an inner capital letter, dot, slash or underscore."""
+"""Mark that distinguishes a name from a word: an inner capital letter, dot, slash or underscore."""
 _JSON_KEY = re.compile(r'"\w{1,60}"\s*:')
 _STOP_WORD_NAMES = (
     "the and for with from that this into are was not but you your can will all any our its has have had they "
@@ -178,7 +178,7 @@ def _count_later_references(history: History) -> dict[Place, int]:
 
 
 def _score_errors(history: History) -> dict[Place, float]:
-    """Score the calls and results that failed: high if no later call succeeded, else low."""
+    """Score the calls and results that failed: high if no retry succeeded later, else low."""
     scores: dict[Place, float] = {}
     succeeded: set[tuple[str, str]] = set()
     for link in reversed(history.links):

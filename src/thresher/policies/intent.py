@@ -63,7 +63,7 @@ def _add_intent(value: Any, names: frozenset[str]) -> Any:
 
 
 def _is_strict(tool: dict[str, Any]) -> bool:
-    """Return whether OpenAI's strict mode applies, which requires all properties; the flat form defaults to it."""
+    """Return whether OpenAI's strict mode, which requires all properties, is set or is the default for this schema."""
     schema = tool.get("parameters")
     if tool.get("type") != "function" or not isinstance(schema, dict) or tool.get("strict") is False:
         return False

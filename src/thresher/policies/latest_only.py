@@ -1,6 +1,6 @@
 """The policy `latest-only`: keep only the latest results of tools such as listings, file search, focus and plans.
 
-Tools that show file contents are not included, because a search result stays valid after another search. Of the plan
+Tools that read or search file contents are not included, because a result stays valid after the next one. Of the plan
 tools, only those whose call states the whole plan are included; a call that adds one task is never outdated.
 """
 

@@ -25,13 +25,13 @@ class MaskOldResults:
     keep: int = 10
     """Number of the latest results that stay."""
     min_tokens_saved: int = 0
-    """Total tokens that the policy must save, or it proposes nothing."""
+    """Minimum total tokens to save; if the policy would save fewer, it proposes nothing."""
     categories: tuple[str, ...] = ()
     """Tool categories whose results are replaced; empty: all."""
     exclude_tools: tuple[str, ...] = ()
     """Tools whose results stay, by name or glob."""
     by_importance: bool = False
-    """Replace the least important results first, instead of the oldest."""
+    """True if the least important results are replaced first; False: the oldest first."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -78,5 +78,5 @@ class MaskOldResults:
 
 
 def is_short_placeholder(part: Part | None) -> bool:
-    """Return whether a part looks like a placeholder, so that another one would not be shorter."""
+    """Return whether a part is a short placeholder, which a new placeholder would not shorten."""
     return part is not None and bool(get_placeholder_id(part)) and len(part_text(part)) <= MAX_PLACEHOLDER_CHARS

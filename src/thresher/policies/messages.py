@@ -27,7 +27,7 @@ PATTERN_TIMEOUT_SECONDS = 2.0
 MAX_ROUNDS = 8
 """Maximum rounds of removing matches."""
 MAX_CACHED_CHARS = 200_000
-"""Length up to which the matches of a text are cached; the cache keeps the text in memory."""
+"""Maximum length of a text whose matches are cached, because the cache keeps the text in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class FilterMessages:
     """
 
     empty: bool = False
-    """Drop blank text."""
+    """True if blank text is dropped."""
     roles: tuple[str, ...] = ()
     """Roles to drop: system, user, assistant, tool."""
     longer_than: int | None = None
@@ -113,7 +113,7 @@ def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
 
 
 def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
-    """Find all matches, including those that only appear after a removal; return none if they never end."""
+    """Find all matches, also those that only appear after a removal; give up after `MAX_ROUNDS` and return none."""
     gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
         found = find_pattern_matches(patterns, apply_elisions(text, gaps) if gaps else text)

@@ -38,9 +38,9 @@ class TruncateOutput:
     tail: int = 2_000
     """Characters to keep from the end."""
     squeeze: bool = True
-    """Remove color codes, past states of progress bars, and repeated lines."""
+    """True if color codes, past states of progress bars, and repeated lines are removed."""
     pressure: bool = False
-    """Truncate from `keep_below` on, to half of `head` and `tail`."""
+    """True if all output above `keep_below` is truncated, to half of `head` and `tail`."""
 
     def __post_init__(self) -> None:
         check_count("output", keep_below=self.keep_below, truncate_above=self.truncate_above)
@@ -82,7 +82,7 @@ class TruncateOutput:
 
 
 def _is_command_output(link: ToolUse) -> bool:
-    """Return whether a result is the output of a command; of the project tools only git has one."""
+    """Return whether a result is the output of a command; of the project tools, only git prints one."""
     return link.use.category == "execution" or (link.use.category == "project" and bool(link.use.command))
 
 
@@ -111,7 +111,7 @@ def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: i
 
 
 def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
-    """Map a position in the squeezed text to the original; inside a note, to an end of its span."""
+    """Map a position in the squeezed text to the original; inside a note, map it to the start or end of the span."""
     shift = 0
     for gap in gaps:
         at = gap.start - shift
@@ -133,7 +133,7 @@ _ESCAPE = re.compile(
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]{1,12}")
 _LOCATION = re.compile(r"\.\w{1,12}[:(]\d|\bline \d")
-"""A line of a file, in the notation of compilers, searches and tracebacks."""
+"""Location in a file, as compilers, searches and tracebacks write it."""
 MAX_STATE_CHARS = 240
 """Maximum characters of a progress state to search for its first word."""
 

@@ -1,7 +1,8 @@
 """The policy `reads`: keep the first and the latest read of the same lines of a file, and samples of those between.
 
 Reads form a group if path and extent are equal: a placeholder for lines 10 to 20 never refers to a read of lines 50 to
-60. It claims "same text" only if the texts are equal; otherwise it names the turn of the change and of a later read.
+60. A placeholder claims "same text" only if the texts are equal; otherwise it names the turns of the change and a later
+read.
 """
 
 from collections import defaultdict
@@ -24,9 +25,9 @@ class DeduplicateReads:
     """Keep the first and the latest read of a file's lines, plus samples between them if there are many."""
 
     max_file_reads: int = 5
-    """Number of reads up to which only the first and the last stay."""
+    """Maximum number of reads of the same lines of which only the first and the last stay."""
     samples: int = 3
-    """Number of evenly spread reads between them that also stay if there are more."""
+    """Number of evenly spaced other reads that also stay if there are more than `max_file_reads` reads."""
 
     def __post_init__(self) -> None:
         check_count("reads", max_file_reads=self.max_file_reads, samples=self.samples)

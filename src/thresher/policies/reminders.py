@@ -78,9 +78,9 @@ class StripReminders:
     """
 
     keep_recall: bool = True
-    """Keep recalled text, which a memory tool inserted."""
+    """True if recalled text, which a memory tool inserted, stays."""
     keep_context: bool = True
-    """Keep instructions, facts about the machine, and harness messages without a marker."""
+    """True if instructions, facts about the machine, and harness messages without a marker stay."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose edits, oldest first."""
@@ -151,7 +151,7 @@ def _find_trailing_reminders(message: Message) -> dict[int, tuple[Elision, ...]]
 
 
 def _find_result_end(text: str) -> int:
-    """Return the start of the reminders at the end of a result; its length if there are none or nothing else."""
+    """Return the start of the reminders at the end of a result; its length if it has none, or nothing else."""
     found = len(text)
     end = _skip_trailing_space(text, found)
     while text.endswith(_CLOSE_TAG, 0, end):

@@ -1,7 +1,7 @@
 """The policy `sliding-window`: drop whole turns, oldest first, until the rest fits the budget.
 
-The cut is before a prompt or a turn, never between a call and its result. Pinned parts stay and count. Earlier
-summaries and the first request are dropped last, because nothing else contains their information.
+The cut is before a prompt or a turn, never between a call and its result. Pinned parts stay, and their tokens count.
+Earlier summaries and the first request are dropped last, because nothing else contains their information.
 """
 
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ def find_cut_points(history: History) -> list[int]:
 
 
 def _find_opening_placeholder(history: History) -> set[Place]:
-    """Return the placeholder of the opening user text, if the history starts with it."""
+    """Return the places of placeholders in the user message that opens the history."""
     first = next((i for i, message in enumerate(history.messages) if message.role != "system"), None)
     if first is None or history[first].role != "user":
         return set()

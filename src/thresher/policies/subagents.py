@@ -1,8 +1,8 @@
 """The policy `subagents`: remove finished sub-agents: their calls, results, and messages about them.
 
-The call identifies a sub-agent, never the form of its result, so failed, interrupted and unanswered ones count as well.
-A background sub-agent reports later, in a notification or in the result of a call with its id; these are removed with
-it. A sub-agent that has not reported is still running and stays, because the model needs its id.
+A sub-agent is recognized by its call, not by its result, so failed and unanswered sub-agents are removed as well. A
+background sub-agent reports later, in a notification or in the result of a call with its id; both are removed, too. A
+sub-agent that has not reported is still running and stays, because the model needs its id.
 """
 
 import re
@@ -54,11 +54,11 @@ class DropSubagents:
     """
 
     calls: bool = True
-    """Remove the calls."""
+    """True if the calls are removed."""
     responses: bool = True
-    """Remove the results."""
+    """True if the results are removed."""
     keep_failed: bool = False
-    """Keep sub-agents that failed, were interrupted or did nothing."""
+    """True if sub-agents that failed, were interrupted or did nothing stay."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose edits, oldest first: tool chains, then notifications."""
@@ -106,7 +106,7 @@ class DropSubagents:
 
 
 def _agent_ids(link: ToolUse) -> frozenset[str]:
-    """Return the ids of a sub-agent: its call's, and the one from its harness."""
+    """Return the ids of a sub-agent: the id of its call, and ids that the harness states in its result."""
     text = link.result.text if link.result else ""
     ends = (text,) if len(text) <= 2 * MAX_END_CHARS else (text[:MAX_END_CHARS], text[-MAX_END_CHARS:])
     return frozenset([link.call.id, *(found["id"] for end in ends for found in _AGENT_ID.finditer(end))])
@@ -126,7 +126,7 @@ def _mentioned_ids(link: ToolUse) -> frozenset[str]:
 
 
 def _reported_ids(history: History) -> Iterator[frozenset[str]]:
-    """Yield the ids of agents that reported: in a notification, or in a result that does not say they still run."""
+    """Yield the ids of agents that reported: in a notification, or in a result that does not report them as running."""
     for message in history.messages:
         for notices in _message_notices(message).values():
             yield from (ids for _, ids in notices)

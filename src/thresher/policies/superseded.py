@@ -30,13 +30,13 @@ class RemoveSuperseded:
     """Drop failures that later succeeded; replace repeated results and stale reads by placeholders."""
 
     identical: bool = True
-    """Replace results that a later call with the same tool and arguments returned again, unchanged."""
+    """True if a result is replaced when a later call with the same tool and arguments returned it again."""
     stale: bool = True
-    """Replace reads of lines that were read again, or of a file that was overwritten or deleted."""
+    """True if a read is replaced when its lines were read again, or its file was overwritten or deleted."""
     edited: bool = True
-    """Also replace reads of a file that was edited later."""
+    """True if a read is also replaced when its file was edited later; needs `stale`."""
     failed: bool = True
-    """Drop failed calls if a later call of the same tool succeeded on the same file or command."""
+    """True if a failed call is dropped when a later call of the same tool succeeded on the same file or command."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose edits, oldest first: failures, then repeated results, then stale reads."""
@@ -65,7 +65,7 @@ def _find_resolved_failures(history: History) -> list[ToolUse]:
 
 
 def _call_target(link: ToolUse) -> str:
-    """Return the target of a call: its command, its file, or else all its arguments."""
+    """Return the target of a call: its command, otherwise its file, otherwise all its arguments."""
     if link.use.command and link.use.category != "file_edit":
         return " ".join(link.use.command.split())
     return normalize_path(link.use.path) or link.call.arguments
@@ -123,7 +123,7 @@ class _LaterReads:
         """Start without reads."""
         self._by_extent: dict[LineExtent, FileRead] = {}
         self._spans: list[tuple[int, int, FileRead]] = []
-        """First line, last line and read, sorted by both; no span contains another."""
+        """First line, last line and read of each span, sorted by first and last line; no span contains another."""
 
     def find_covering(self, read: FileRead) -> FileRead | None:
         """Return a later read that contains all lines of this one."""

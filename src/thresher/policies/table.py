@@ -42,7 +42,7 @@ RENAMED_POLICIES = {
     "batches": "batch-summary",
     "development": "none",
 }
-"""Names of policies and presets in earlier versions, which are still accepted."""
+"""Current names of policies and presets, by their old names, which are still accepted."""
 
 
 @cache
@@ -89,7 +89,7 @@ def policy_options(name: str) -> dict[str, Any]:
 
 
 def policy_name(policy: Policy) -> str:
-    """Return the name of a policy in the table; for any other policy the name of its function or class."""
+    """Return the name of a policy in the table; for any other policy, return the name of its function or class."""
     kind = policy if hasattr(policy, "__name__") else type(policy)
     path = f"{kind.__module__}:{getattr(kind, '__name__', 'policy')}"
     own = next((name for name, known in POLICIES.items() if known == path), None)

@@ -1,8 +1,8 @@
 """The policy `thinking`: drop the model's reasoning.
 
-Some models use separate thinking blocks, some use tags in their text. A tag counts only if it starts a line outside
-fenced code, has an end tag, and contains no second start tag. If the text without these spans still matches, it stays
-unchanged, because it is then a text about such tags.
+Some models return separate thinking blocks; others put thinking into tags in their text. A tag counts only if it starts
+a line outside fenced code, has an end tag, and contains no second start tag. If the text without these spans still
+matches, it stays unchanged, because it is then a text about such tags.
 """
 
 import re

@@ -35,7 +35,7 @@ class EditToolCalls:
     """Apply one action to the calls of some tools.
 
     `EditToolCalls(categories=("file_edit",))` drops all file edits, `EditToolCalls(failed=True)` all failed calls.
-    `EditToolCalls(names=("mcp__*",), exclude_tools=("mcp__db__*",), action="replace")` replaces results, keeps calls.
+    `EditToolCalls(names=("mcp__*",), exclude_tools=("mcp__db__*",), action="replace")` only replaces results.
     `EditToolCalls(names=("*",), older_exchanges_only=True, action="summarize")` writes one line for each call.
     `EditToolCalls(names=("Bash",), action="truncate", head=2000, tail=6000)` keeps head and tail of results. Without
     `names`, `categories` and `failed`, no call is selected.
@@ -50,11 +50,12 @@ class EditToolCalls:
     failed: bool | None = None
     """True: only calls that failed or were interrupted; False: only the others; None: both."""
     older_exchanges_only: bool = False
-    """Exclude calls since the human's last prompt."""
+    """True if calls since the human's last prompt are excluded."""
     keep_last: int = 0
     """Number of latest calls to exclude."""
     action: ToolAction = "drop"
-    """Drop both, replace the result, replace or truncate the arguments, summarize both, truncate the result."""
+    """Edit to propose. `drop` and `summarize` apply to the call and its result, `replace` and `truncate` to the result,
+    and `replace_calls` and `truncate_calls` to the arguments."""
     limit: int = 10_000
     """Maximum characters for `truncate` without `head` and `tail`, and of each argument for `truncate_calls`."""
     head: int = 0

@@ -1,8 +1,8 @@
 """Tool calls written as XML in agent text, with results in user messages.
 
 Cline, Roo, Forge and similar agents use this notation (see `transcripts.xml_calls`). Their transcripts are parsed to
-tool calls; in API messages both sides are plain text, so removing them breaks no rule. A result starts at its header
-line and ends before text of another author, because the same message may contain a human's answer.
+tool calls; in API messages, call and result are plain text, so removing them breaks no rule. A result starts at its
+header line and ends before text of another author, because the same message may contain a human's answer.
 """
 
 import re
@@ -37,7 +37,7 @@ class XmlCall(NamedTuple):
     """Target of the call, such as a path or a command."""
     use: ToolCallDetails
     is_standalone: bool
-    """True if the text contains little else."""
+    """True if the text contains at most `MAX_ANNOUNCEMENT_CHARS` characters besides the call."""
 
 
 class XmlChain(NamedTuple):
@@ -102,7 +102,7 @@ def _find_result_parts(message: Message, name: str) -> list[int]:
         if text is None or (k > start and (parse_result_header(text) or _is_from_harness(text))):
             break
         results.append(k)
-    # If a human answered as well, all of it stays, because human text cannot be separated from the tool's.
+    # If a human answered as well, all parts stay, because human text cannot be separated from tool text.
     has_human_answer = any(_HUMAN_ANSWER.search(texts[k] or "") for k in results)
     return [] if has_human_answer or any(get_placeholder_id(message.parts[k]) for k in results) else results
 

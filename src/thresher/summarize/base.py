@@ -11,7 +11,7 @@ class Summarizer(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in settings and reports."""
+        """Name of the summarizer in settings and reports."""
 
     def __call__(self, history: History, members: Sequence[Place], *, limit: int) -> str:
         """Summarize the parts at these places in at most `limit` characters."""

@@ -31,7 +31,7 @@ MAX_REPLY_BYTES = 2_000_000
 MAX_QUOTED_CHARS = 200
 """Maximum characters to quote from a server in an error."""
 RETRYABLE_STATUSES = frozenset({408, 409, 429})
-"""Statuses to retry, besides 500 and above."""
+"""HTTP statuses to retry, besides 500 and above."""
 TRUNCATED_REASONS = ("length", "max_tokens", "model_context_window_exceeded")
 
 
@@ -50,7 +50,7 @@ class Endpoint:
     """A model, its server, and the timeout and retry policy."""
 
     url: str
-    """Base URL, such as `http://localhost:8000/v1` or `https://api.anthropic.com`, or the full URL."""
+    """Base URL, such as `http://localhost:8000/v1` or `https://api.anthropic.com`, or the full URL for requests."""
     model: str
     api: EndpointApi = "openai"
     key_variable: str | None = None
@@ -59,9 +59,9 @@ class Endpoint:
     """Timeout of one attempt, in seconds."""
     retries: int = 2
     backoff: float = 0.5
-    """Seconds before the first retry; doubles with each further one."""
+    """Seconds to wait before the first retry; each further retry doubles the wait."""
     max_tokens: int = 8_192
-    """Token limit of an answer, if the API requires one (Anthropic's)."""
+    """Maximum tokens of an answer; sent only to Anthropic's API, which requires a limit."""
 
     def __post_init__(self) -> None:
         problem = next(self._problems(), "")
@@ -90,7 +90,7 @@ class Endpoint:
         path = parts.path.rstrip("/")
         last = "/chat/completions" if self.api == "openai" else "/messages"
         if not path.endswith(last):
-            # The base URL of an OpenAI server ends in a version, possibly below a path; a bare host has none.
+            # A base URL with a path already contains the version of OpenAI's API; other URLs need `/v1`.
             versioned = path.endswith("/v1") or (self.api == "openai" and path)
             path += last if versioned else f"/v1{last}"
         return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -220,10 +220,10 @@ def _build_status_error(endpoint: Endpoint, reply: "HttpReply", value: Any, key:
     retryable = status in RETRYABLE_STATUSES or status >= 500
     if status in (401, 403):
         name = KEY_VARIABLES[endpoint.api] if endpoint.key_variable is None else endpoint.key_variable
-        missing = f"requires a key: set {name}" if name else "requires a key, and `key_variable` names none"
+        missing = f"requires a key: set {name}" if name else "requires a key, but `key_variable` is empty"
         problem = f"rejected the key in {name}" if key else missing
     elif 300 <= status < 400:
-        problem = "returned a redirect, which is not followed: use the URL it points to"
+        problem = "returned a redirect, which is not followed: use the URL that it points to"
     else:
         detail = _quote_without_key(_error_text(value), key)
         problem = "returned an error" + (f": {detail}" if detail else "")

@@ -165,7 +165,7 @@ def _describe_subject(action: ChainAction) -> str:
 
 
 def _split_failures(actions: Sequence[ChainAction]) -> tuple[list[str], list[str]]:
-    """Return the failures that remain, and those after which a retry succeeded."""
+    """Return the unresolved failures, and the failures that a later retry resolved."""
     remaining: dict[tuple[str, ...], list[ChainAction]] = {}
     resolved: dict[tuple[str, ...], list[ChainAction]] = {}
     for action in actions:
@@ -189,7 +189,7 @@ def _format_failure(found: Sequence[ChainAction]) -> str:
 
 
 def _format_commands(actions: Sequence[ChainAction]) -> list[str]:
-    """Return the successful commands, each once with its latest outcome."""
+    """Return the commands that succeeded or found nothing, each once with its latest outcome."""
     ran: dict[str, tuple[int, ChainAction]] = {}
     for action in actions:
         if action.is_command and action.command and (action.is_silent or not action.outcome.failed):
@@ -251,7 +251,7 @@ _STATUS_BOXES = {"completed": "[x]", "done": "[x]", "in_progress": "[>]", "cance
 
 
 def _format_plan(actions: Sequence[ChainAction]) -> list[str]:
-    """Return the steps of the latest plan, or else its intent."""
+    """Return the steps of the latest plan that lists steps; if none does, return the intents of all plans."""
     for action in reversed(_select_successful(actions, "plan")):
         for key in ("todos", "plan", "steps", "items", "todoList", "task_list"):
             listed = action.fields.get(key)

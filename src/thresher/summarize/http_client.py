@@ -1,7 +1,7 @@
 """Send one HTTP request with a limit on total time and size.
 
-A socket timeout restarts with every byte, and a DNS lookup has none. So a thread sends the request, and the caller
-waits for it with a timeout, then closes the connection, which also ends the thread. Only http and https are
+A socket timeout restarts with every byte, and a DNS lookup has no timeout. So a thread sends the request. The caller
+waits for the thread with a timeout, then closes the connection, which also ends the thread. Only http and https are
 supported. Proxies come from the environment. No redirect is followed, and no status is treated as an error.
 """
 
@@ -30,7 +30,7 @@ class HttpReply(NamedTuple):
 
     status: int
     retry_after: float
-    """Seconds that the server asks to wait before a retry."""
+    """Seconds that the server asks to wait before a retry; 0 if it does not ask."""
     body: bytes | None
     """Body of the reply; None if it exceeds the limit."""
 

@@ -1,7 +1,7 @@
 """Let a model judge which tool chains are important enough to keep.
 
-One prompt describes many chains in short form. A verdict can only release chains: those that the answer does not
-mention stay, and so do all chains on a timeout or an invalid answer.
+One prompt describes many chains in short form. Chains that the answer does not
+mention stay. After a timeout or an invalid answer, all chains stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class ModelJudge:
 
     endpoint: Endpoint
     at_once: int = 20
-    """Chains per prompt."""
+    """Maximum number of chains per prompt."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.at_once <= 100:

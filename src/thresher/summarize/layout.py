@@ -21,7 +21,7 @@ class SummarySection(NamedTuple):
     items: Sequence[str]
     inline: bool = False
     latest: bool = False
-    """Keep the last items instead of the first if there are too many."""
+    """True if the last items are kept when not all fit; False: the first items."""
 
     def render(self, count: int) -> str:
         """Format the section with `count` of its items."""

@@ -29,7 +29,7 @@ SUMMARY_SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class ModelSummarizer:
-    """Summarizes with a model, with a fallback that needs none."""
+    """Summarizes with a model, and uses the fallback if the model fails."""
 
     endpoint: Endpoint
     share: float = 0.25

@@ -97,9 +97,9 @@ def write_summaries(
 
 
 def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) -> Plan:
-    """Return the plan with these texts, by id, except texts that save nothing or do not fit; `scale` is the plan's."""
+    """Return the plan with new summary texts, given by id; ignore texts that save no tokens or exceed the budget."""
     if plan.counter and plan.counter != scale.name:
-        raise OptionError(f"`scale` must be the plan's token counter {plan.counter}, got {scale.name}")
+        raise OptionError(f"`scale` must use the plan's token counter {plan.counter}, got {scale.name}")
     edits: list[Edit] = []
     tokens = plan.tokens_after
     for edit in plan.edits:
@@ -111,7 +111,7 @@ def fill_summaries(plan: Plan, texts: Mapping[str, str], scale: TokenWeights) ->
 
 
 def _fill_summary(edit: Summarize, texts: Mapping[str, str], scale: TokenWeights, room: int | None) -> Summarize:
-    """Return the summary with its new text, unless there is none, it saves no tokens, or exceeds the budget."""
+    """Return the summary with its new text; keep the old text if the new one is missing or too long."""
     inner = strip_summary_end(texts.get(_placeholder_id(edit), "")).strip()
     if not inner:
         return edit

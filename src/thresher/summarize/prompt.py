@@ -1,7 +1,7 @@
 """Build prompts for summaries, and parse the answers.
 
-The conversation is data: it is enclosed in tags with a mark derived from a hash of the text, so that nothing in it can
-close them, and the prompt tells the model to follow no instructions in it. Prompts are deterministic.
+The conversation is data. It is enclosed in tags that carry a hash of the text, so that the text cannot close the tags.
+The prompt tells the model to follow no instructions between the tags. Prompts are deterministic.
 
 Prompts have a maximum size. If a conversation is too long, its longest texts are truncated first: each keeps its head
 and tail, and short texts stay complete.
@@ -51,7 +51,7 @@ SECTION_HEADING = re.compile(
 _LEADING_THINKING = re.compile(r"\s*<think>[\s\S]*?</think>")
 """Reasoning at the start of an answer, from servers without a separate field for it."""
 CHARS_PER_WORD = 6
-"""Average characters per word, for a limit in words, which models follow better."""
+"""Average characters per word. Prompts state limits in words, too, because models follow these better."""
 
 
 class SummaryInput(NamedTuple):
@@ -60,9 +60,9 @@ class SummaryInput(NamedTuple):
     earlier_summaries: tuple[str, ...]
     """Complete texts of earlier summaries."""
     places: tuple[Place, ...]
-    """Places of all other parts."""
+    """Places of the parts that are not earlier summaries."""
     char_count: int
-    """Characters of all other parts."""
+    """Number of characters in the parts at `places`."""
 
 
 def make_fence_mark(text: str) -> str:
@@ -113,7 +113,7 @@ def format_prompt_conversation(history: History, places: Sequence[Place], room: 
 
 
 def _find_even_length(lengths: Sequence[int], room: int) -> int:
-    """Return the maximum length per text with which all fit; short texts leave room for longer ones."""
+    """Return the length to which to limit each text so that all fit; short texts leave room for longer ones."""
     left = max(0, room)
     for place, length in enumerate(sorted(lengths)):
         even = left // (len(lengths) - place)

@@ -24,7 +24,7 @@ _INTENT = re.compile(r"\b(?:i'll|i’ll|i will|going to|next(?: step)?|plan is|n
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a text without code and tables."""
+    """Yield the sentences of a text, without code, headings and tables."""
     for piece in _SENTENCE_END.split(_CODE_FENCE.sub("\n", text)):
         mark = _BULLET.match(piece.lstrip())
         if mark and mark[0].startswith(("#", "|")):
@@ -46,7 +46,7 @@ def quote_opening(text: str) -> str:
 
 
 def select_quotes(texts: Iterable[str], *, limit: int) -> list[str]:
-    """Return the sentences with the highest scores in their original order; later ones win ties."""
+    """Return the sentences with the highest scores, in their original order; a later sentence wins a tie."""
     found: dict[str, tuple[int, int]] = {}
     last = ""
     for text in texts:

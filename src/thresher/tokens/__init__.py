@@ -1,6 +1,6 @@
 """Token counts of parts, messages and histories, and the catalog of models and prices.
 
-Depends on the model and on `dialects` for token frames; does not know transcript formats.
+This package imports `model`, and `dialects` for token frames. It does not know transcript formats.
 """
 
 from typing import TYPE_CHECKING

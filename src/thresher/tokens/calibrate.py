@@ -17,9 +17,9 @@ from thresher.model import History, Session
 from thresher.tokens.weights import TokenWeights
 
 MIN_TURNS = 8
-"""Minimum number of turns."""
+"""Minimum number of turns with usage for a calibration."""
 MAX_TURNS = 60
-"""Maximum number of turns per segment that are compared, sampled evenly."""
+"""Maximum number of turns to compare per segment; from more turns, an even sample is taken."""
 MIN_TOKEN_DISTANCE = 500
 """Minimum number of tokens between two turns for their slope to count."""
 PLAUSIBLE = (0.5, 2.5)
@@ -31,7 +31,7 @@ class Calibration(Struct, frozen=True):
     """Reported tokens ≈ base + factor × counted tokens."""
 
     base: int = 0
-    """Tokens of the prompt in the latest segment that the history does not contain."""
+    """Prompt tokens that the history's latest segment does not contain, such as tool definitions."""
     factor: float = 1.0
     turns: int = 0
     """Number of turns used; 0 means that the calibration changes nothing."""
@@ -46,7 +46,7 @@ class Calibration(Struct, frozen=True):
 
 
 def calibrate(conversation: Session | History, weights: TokenWeights) -> Calibration:
-    """Compare the reported usage with the tokens that `scale` counts."""
+    """Calibrate the counts of `weights` against the usage that a conversation reports."""
     segments = conversation.segments if isinstance(conversation, Session) else (conversation,)
     return fit_calibration([list(_points(segment, weights)) for segment in segments])
 
@@ -75,7 +75,7 @@ def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibrati
 def _points(history: History, weights: TokenWeights) -> Iterator[CalibrationPoint]:
     """Yield the counted and reported prompt size of each turn with usage.
 
-    Skips carried messages: their usage belongs to the prompt before the compaction.
+    Carried messages are skipped, because their usage belongs to the prompt before the compaction.
     """
     counted, position = weights.tools(history.tools), 0
     for turn in history.turns:

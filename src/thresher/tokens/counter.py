@@ -1,9 +1,9 @@
 """Token counters: the exact tokenizer if installed, otherwise the estimator.
 
 OpenAI publishes its vocabularies, and `splintr` ships them (extra `exact`). Other vendors publish none. For Claude and
-Gemini the best count is o200k's, times a factor from the model catalog or from a calibration. The exact counter encodes
-text as plain text: `<|endoftext|>` in a transcript is seven ordinary tokens, not a control token. It takes linear time
-for any text, so the text needs no splitting.
+Gemini, the best count is the o200k count times a factor from the model catalog or from a calibration. The exact counter
+encodes text as plain text: `<|endoftext|>` in a transcript is seven ordinary tokens, not a control token. Encoding
+takes linear time for any text, so the text needs no splitting.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class TokenCounter(Protocol):
 
 
 class TokenEstimator:
-    """Estimates tokens from bytes by class; needs no extra package."""
+    """Estimates tokens from the classes of a text's bytes; needs no extra package."""
 
     name = "estimate"
 
@@ -60,8 +60,9 @@ class ExactCounter:
 
 @cache
 def get_counter(name: str = "auto") -> TokenCounter:
-    """Return a counter by name: `estimate`, `exact`, a vocabulary such as `cl100k_base`, or `auto` for the best
-    installed.
+    """Return a counter by name: `estimate`, `exact`, `auto`, or a vocabulary such as `cl100k_base`.
+
+    `auto` is the exact counter if it is installed, otherwise the estimator.
     """
     if name == "estimate":
         return TokenEstimator()

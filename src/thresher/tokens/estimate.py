@@ -41,7 +41,7 @@ NON_ASCII_WEIGHTS: Mapping[str, float] = {
     "é": 1.062, "λ": 0.268, "ж": 0.129, "ع": 0.233, "ह": 0.185, "─": 1.122, "か": 0.547, "字": 0.516,
     "한": 0.55, "😀": 0.94, "─xx─": -2.237,
 }  # fmt: skip
-"""Tokens per byte, per run of classes in any text, and per run in a text that is not plain ASCII."""
+"""Tokens per run of byte classes, only for a text that is not plain ASCII. `ASCII_WEIGHTS` apply to any text."""
 
 _CODES = {name: code for code, name in enumerate((".", *CLASSES))}
 

@@ -2,9 +2,8 @@
 
 Sizes are parsed from the first bytes of the file. Only a PDF is decoded completely, to count its pages. Each rule has a
 name, because one vendor has several: Claude 4.7 and later process images at a higher resolution, and OpenAI counted
-tiles before it counted patches. A vendor's name selects its current rule. The default for unknown vendors is Claude's
-first rule: for a screenshot it is between OpenAI's and Gemini's, and its maximum is close to the tokens of an image of
-unknown size.
+tiles before it counted patches. A vendor's name selects its default rule. Unknown vendors use Claude's first rule:
+its count for a screenshot is between OpenAI's and Gemini's, and its maximum is close to `UNKNOWN_MEDIA_TOKENS`.
 """
 
 import re
@@ -18,7 +17,7 @@ from thresher.model import Image
 UNKNOWN_MEDIA_TOKENS = 1500
 """Tokens of an image or document of unknown size: about one screenshot for Claude."""
 HEAD = 4096
-"""Bytes to read for the pixel size of most images; a JPEG may need `LONG_HEAD`."""
+"""Base64 characters to decode for the pixel size of most images; a JPEG may need `LONG_HEAD`."""
 LONG_HEAD = 262_144
 BYTES_PER_PAGE = 50_000
 """Estimated bytes per page, for a PDF whose page tree is compressed."""
@@ -27,7 +26,7 @@ SOUND_BYTES_PER_SECOND = 16_000
 
 
 class PatchRule(NamedTuple):
-    """One unit per square, after scaling to the maximum edge and the maximum number of squares."""
+    """A constant per square patch, after scaling down to a maximum edge and a maximum number of patches."""
 
     square: int
     edge: int
@@ -42,7 +41,7 @@ class PatchRule(NamedTuple):
 
 
 class TileRule(NamedTuple):
-    """A base plus a constant per 512-pixel tile, after scaling to 2048 and the short side to 768."""
+    """A base plus a constant per 512-pixel tile, after scaling down to 2048 pixels, and the short side to 768."""
 
     base: int
     tile: int
@@ -55,7 +54,7 @@ class TileRule(NamedTuple):
 
 
 class CropRule(NamedTuple):
-    """One crop for a small image, otherwise one per 768 pixels in each direction."""
+    """A constant per crop: one crop for a small image, otherwise one per square of 768 pixels."""
 
     tokens: int
 
@@ -103,7 +102,7 @@ MEDIA_RULES: Mapping[str, MediaRule] = {
 
 
 def media_tokens(image: Image, vendor: str = "") -> int:
-    """Return the tokens of an image, a PDF or audio, by the rule of a vendor or of one of its model families."""
+    """Return the tokens of an image, a PDF or audio, by the rule of a vendor or a model family."""
     rule = MEDIA_RULES.get(vendor, MEDIA_RULES["anthropic"])
     data = image.data or (image.url.partition(",")[2] if image.url.startswith("data:") else "")
     if not data:
@@ -170,7 +169,7 @@ _PDF_PAGE_COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
 
 
 def _count_pages(document: bytes) -> int:
-    """Estimate the number of pages: uncompressed page objects, else the largest count of a page tree, else the size."""
+    """Estimate the number of pages from page objects or the page tree, whichever counts more; else from the size."""
     declared = max((int(count) for count in _PDF_PAGE_COUNT.findall(document)), default=0)
     return max(len(_PDF_PAGE.findall(document)), declared) or max(1, len(document) // BYTES_PER_PAGE)
 

@@ -1,8 +1,8 @@
 """Catalog of models: context window, prices, cache, and token factor relative to o200k.
 
 The catalog is data (`models.json`), decoded on first use. Each row records its source, the date of the check, and
-whether the vendor's own page confirms all its values. Prices are dollars per million tokens for prompts of ordinary
-length; the higher rates of some vendors above 100,000 to 272,000 tokens are not included. `THRESHER_MODELS` names a
+whether the vendor's own page confirms all its values. Prices are dollars per million tokens. Some vendors charge
+more for prompts above 100,000 to 272,000 tokens; the catalog does not include these rates. `THRESHER_MODELS` names a
 JSON or TOML file whose rows extend or override the catalog.
 """
 
@@ -35,7 +35,7 @@ class ModelPrice(Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: float
     """Price of writing to the short-lived cache; the input price if a cache write costs nothing extra."""
     cache_write_1h: float | None = None
-    """Price of writing to the one-hour cache; None if the model has none."""
+    """Price of writing to the one-hour cache; None if the model has no such cache."""
 
 
 class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,11 +52,11 @@ class ModelInfo(Struct, frozen=True, forbid_unknown_fields=True):
     cache_minimum: int = 1024
     """Minimum number of tokens of a cached prefix."""
     preserved_thinking: bool = False
-    """A thinking block is valid only after an unchanged prefix."""
+    """True if a thinking block is valid only after an unchanged prefix."""
     factor: float = 1.0
     """Ratio of the model's tokens to o200k tokens."""
     media: str = ""
-    """Name of its image rule; empty: the vendor's own."""
+    """Name of the model's media rule (see `MEDIA_RULES`); empty: the vendor's default."""
     aliases: tuple[str, ...] = ()
     source: str = ""
     checked: str = ""
@@ -71,7 +71,7 @@ def load_models() -> Mapping[str, ModelInfo]:
 
 
 def find_model(name: str) -> ModelInfo | None:
-    """Find a model by its name, by an alias, or by the longest known prefix."""
+    """Find a model by its name, by an alias, or by the longest known name that it starts with."""
     return _find_model_in(name, os.environ.get(MODELS_VARIABLE, ""))
 
 

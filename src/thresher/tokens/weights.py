@@ -6,7 +6,7 @@ up. Roles, tags and ids add a small constant each. Arguments are counted in cano
 tokens.
 
 Thinking counts as its signature or its visible text, whichever is larger. Newer models show a summary, but bill the
-whole thinking, which the signature carries in encrypted form. It is never counted twice.
+whole thinking, which the signature carries in encrypted form. Thinking is never counted twice.
 """
 
 from functools import cache
@@ -26,9 +26,9 @@ from thresher.tokens.media import media_tokens
 from thresher.tokens.model_catalog import find_model
 
 SIGNATURE_HEADER_LENGTH = 240
+"""Characters of a signature's header."""
 SIGNATURE_CHARACTERS_PER_TOKEN = 5.4
-"""Characters of a signature's header, and characters per token of encrypted thinking, fitted to recorded usage and
-signatures of Claude."""
+"""Characters per token of encrypted thinking, fitted to recorded usage and signatures of Claude."""
 MAX_CACHED_WEIGHTS = 500_000
 """Number of cached counts before the cache is cleared; about 80 MB."""
 
@@ -162,7 +162,7 @@ def _cached_token_weights(model: str, counter: str) -> TokenWeights:
 
 
 def token_weights_for(history: History, *, model: str = "", counter: str = "auto") -> TokenWeights:
-    """Return the weights of the named model or the history's own; by default those of the history's dialect."""
+    """Return the weights for `model`, else for the model that the history names, else for the history's dialect."""
     name = model or find_model_name(history)
     if name and find_model(name) is not None:
         return default_token_weights(name, counter)
@@ -180,7 +180,7 @@ def _dialect_token_weights(dialect: str, counter: str) -> TokenWeights:
 
 
 def _vendor_frame(vendor: str) -> TokenFrame:
-    """Return the token overhead of a vendor's models; for an unknown vendor the smallest known."""
+    """Return the token overhead of a vendor's models; for an unknown vendor, the default frame."""
     frame = find_vendor_dialect(vendor).token_frame if vendor else None
     return TokenFrame() if frame is None else frame
 
@@ -196,7 +196,7 @@ def find_model_name(history: History) -> str:
 
 
 def count(messages: Messages, *, model: str = "", counter: str = "auto") -> int:
-    """Count the tokens of a conversation with its tool definitions, for its own model if it names one."""
+    """Count the tokens of a conversation and its tool definitions; the default model is the one that it names."""
     history = read_history(messages)
     return token_weights_for(history, model=model, counter=counter).history(history)
 
