@@ -4,6 +4,7 @@ A third-party package registers its dialect in the entry-point group `thresher.d
 and the path of a `Dialect` object. The group `thresher.formats` is also accepted.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 
@@ -41,9 +42,15 @@ def dialect_names() -> list[str]:
     return [*DIALECTS, *_plugin_dialects()]
 
 
+def iter_dialects() -> Iterator[Dialect]:
+    """Yield every dialect, built-in dialects first; each is imported only when it is reached."""
+    yield from map(find_dialect, DIALECTS)
+    yield from _plugin_dialects().values()
+
+
 def load_dialects() -> list[Dialect]:
     """Return every dialect."""
-    return [find_dialect(name) for name in dialect_names()]
+    return [*iter_dialects()]
 
 
 @cache
@@ -55,5 +62,5 @@ def get_native_dialect(name: str) -> Dialect | None:
 @cache
 def find_vendor_dialect(vendor: str) -> Dialect:
     """Return the dialect of a vendor's models: the vendor's own, otherwise the one that many vendors share."""
-    own = [dialect for dialect in load_dialects() if dialect.vendor == vendor]
-    return (own or [dialect for dialect in load_dialects() if not dialect.vendor])[0]
+    own = next((dialect for dialect in iter_dialects() if dialect.vendor == vendor), None)
+    return own or next(dialect for dialect in iter_dialects() if not dialect.vendor)
