@@ -61,9 +61,9 @@ def swe_agent_strategy(budget: int, *, polling: int = 1) -> Strategy:
 
 
 def openhands_strategy(budget: int) -> Strategy:
-    """OpenHands' observation masking: mask results before the last 100 events; 1,500 tokens of the budget per event.
+    """OpenHands' observation masking: mask all results before the last events.
 
-    An event is an action (a call, or text without one), a result, or a message.
+    OpenHands keeps the last 100 events; this strategy keeps one event for every 1,500 tokens of the budget. An event is an action (a call, or text without one), a result, or a message.
     """
     window = max(1, budget // 1500)
 
