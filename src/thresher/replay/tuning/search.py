@@ -125,7 +125,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Return True if the settings are significantly cheaper on the report half and still serve enough calls."""
+        """Return True if the gain on the report half is significant, and the settings still serve enough calls."""
         return self.verdict == "better"
 
 
