@@ -87,7 +87,7 @@ class SearchCommand(click.Command):
 )
 @option(
     "--cutoff",
-    "Skip the messages of each session before its last recall. For comparisons only: this also skips real work.",
+    "Skip all messages of a session up to its last recalled text. For comparisons only: this also skips original text.",
 )
 @option("--left-out", "Print how much text searches skip, by reason. Works without WORDS.")
 @no_sync_option

@@ -30,7 +30,7 @@ INDEX_FOLDER = "index"
 
 
 class CommitSizes(NamedTuple):
-    """Characters between index commits: the `first` number makes recent sessions searchable soon, then it doubles."""
+    """Characters between index commits, which double from `first` to `last`: recent sessions become searchable soon."""
 
     first: int = 25_000_000
     last: int = 1_000_000_000

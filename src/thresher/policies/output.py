@@ -82,7 +82,7 @@ class TruncateOutput:
 
 
 def _is_command_output(link: ToolUse) -> bool:
-    """Return whether a result is the output of a command; of the project tools, only git prints one."""
+    """Return whether a result is the output of a command. In the category `project`, only git calls have a command."""
     return link.use.category == "execution" or (link.use.category == "project" and bool(link.use.command))
 
 

@@ -1,8 +1,8 @@
 """The policy `reads`: keep the first and the latest read of the same lines of a file, and samples of those between.
 
 Reads form a group if path and extent are equal: a placeholder for lines 10 to 20 never refers to a read of lines 50 to
-60. A placeholder claims "same text" only if the texts are equal; otherwise it names the turns of the change and a later
-read.
+60. A placeholder claims "same text" only if the texts are equal; otherwise it names the turn in
+which the file changed and the turn of a later read.
 """
 
 from collections import defaultdict

@@ -53,7 +53,7 @@ OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"Called the \w+ tool with the following input:", "context"),
     (r"The user (?:approved|denied) this operation", "context"),
 )
-"""Opening phrases of spans without an element, with their kinds."""
+"""Opening phrases of harness text that is not enclosed in tags, each with the kind of the text."""
 
 _OPENING_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in OPENING_PHRASES) + ")")
 _ELEMENT = re.compile(r"\s*<(?P<name>[\w-]+)[^<>]*>(?P<blank>\s*</)?")

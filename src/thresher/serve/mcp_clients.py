@@ -228,7 +228,7 @@ def _get_table(file: Path, values: Mapping[str, Any], key: str) -> dict[str, Any
     table = values.get(key, {})
     if not isinstance(table, dict):
         name = f"`{key}` in `{file}`" if key else f"`{file}`"
-        raise ManualEditError(f"{name} must be a table of keys and values, so nothing was changed; repair it first")
+        raise ManualEditError(f"{name} is not a table of keys and values, so nothing was changed; repair it first")
     return table
 
 

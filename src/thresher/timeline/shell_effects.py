@@ -38,7 +38,7 @@ class CommandTarget(NamedTuple):
 
 
 class WriteEffect(NamedTuple):
-    """Write or append a text, which is None if unknown."""
+    """Write a text to a file or append it. The text is None if it is unknown."""
 
     target: CommandTarget
     text: str | None

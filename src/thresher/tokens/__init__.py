@@ -1,6 +1,6 @@
 """Token counts of parts, messages and histories, and the catalog of models and prices.
 
-This package imports `model`, and `dialects` for token frames. It does not know transcript formats.
+This package imports `model`, and `dialects` for the token overhead of each API. It does not know transcript formats.
 """
 
 from typing import TYPE_CHECKING

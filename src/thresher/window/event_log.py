@@ -78,7 +78,7 @@ class EventLog:
         self._publish(event)
 
     def report_failures(self, conversation: WindowConversation) -> None:
-        """Report the failures of helpers since the last call."""
+        """Report failures of the summarizer and the judge since the last call of this method."""
         while self.failures:
             self.report("helper", self.failures.pop(0), conversation)
 

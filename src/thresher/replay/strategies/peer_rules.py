@@ -37,9 +37,9 @@ def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int
 
 
 def swe_agent_strategy(budget: int, *, polling: int = 1) -> Strategy:
-    """SWE-agent's `last_n_observations`: mask all results except the last n (5); n is the budget / 3,000.
+    """SWE-agent's `last_n_observations`: mask all results except the last n.
 
-    With `polling`, the mask moves only once per that many results.
+    SWE-agent's n is 5; here, n is the budget divided by 3,000. The mask moves after every `polling` results.
     """
     keep = max(1, budget // 3000)
 
@@ -61,9 +61,10 @@ def swe_agent_strategy(budget: int, *, polling: int = 1) -> Strategy:
 
 
 def openhands_strategy(budget: int) -> Strategy:
-    """OpenHands' observation masking: mask results before the last 100 events; 1,500 tokens of the budget per event.
+    """OpenHands' observation masking: mask all results before the last events.
 
-    An event is an action (a call, or text without one), a result, or a message.
+    OpenHands keeps the last 100 events; this strategy keeps one event for every 1,500 tokens of the budget. An event is
+    an action (a call, or text without one), a result, or a message.
     """
     window = max(1, budget // 1500)
 

@@ -83,7 +83,10 @@ def compute_minimum_cost(recording: Recording, checker: ResidencyChecker) -> Min
 
 
 def most_served(minimum_costs: Iterable[MinimumCost], tokens_per_call: float) -> float:
-    """Return the maximum share of calls that can be served with this mean; 0 if the first appearances exceed it."""
+    """Return the maximum share of calls that can be served with this mean of tokens per call.
+
+    Each block must be sent at least once, when it is new. Return 0 if that alone exceeds the mean.
+    """
     calls, arrivals, costs = _pool_minimum_costs(minimum_costs)
     room = tokens_per_call * calls * (1 + ROUNDING_TOLERANCE) - arrivals
     if not costs:

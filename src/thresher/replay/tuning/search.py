@@ -125,7 +125,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Report whether the gain on the report half is significant and serves enough calls."""
+        """Return True if the gain on the report half is significant, and the settings still serve enough calls."""
         return self.verdict == "better"
 
 

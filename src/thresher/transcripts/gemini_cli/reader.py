@@ -81,7 +81,7 @@ class GeminiLogReader:
             self.session_fields |= {key: value for key, value in row.items() if key != "messages"}
 
     def read_message_list(self, rows: Iterable[Any]) -> None:
-        """Read the messages of a document. Generate missing and duplicate IDs."""
+        """Read the messages of a document. A missing or duplicate ID is replaced by a generated one."""
         for number, wire in enumerate(rows, 1):
             self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):

@@ -32,7 +32,7 @@ INLINED_MIME_TYPES = ("text/plain", "application/x-directory")
 MAX_REPLAY_FACTOR = 10
 """Maximum carried messages of all compactions, per message in the session. Protects against hostile files."""
 SUBAGENT_TITLE_SUFFIX = "subagent)"
-"""Suffix of a sub-agent's session title. Only this title shows in an export that the session is a sub-agent's."""
+"""Suffix of the title of a sub-agent's session. In an export, nothing else identifies a sub-agent."""
 
 
 class OpencodePart(NamedTuple):
