@@ -9,13 +9,11 @@ answers it. So a session gets a lower score if its best message is little more t
 relevant, and no action followed.
 """
 
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from thresher.errors import FormatError
 from thresher.memory.archive.protocol import SessionFilter
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.index.tokenizer import tokenize_words
@@ -28,12 +26,12 @@ from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
+from thresher.memory.search.resume_command import build_resume_command
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
 from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 from thresher.model.tool_calls import describe_tool_call
-from thresher.transcripts import TranscriptFormat, find_format
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
 """Kinds that exist only in the index, with the field of their texts."""
@@ -329,18 +327,5 @@ def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: 
         family=ranked.family,
         parent=facts.parent if facts.subagent else "",
         gone=facts.gone,
-        resume=clean(_build_resume_command(facts)),
+        resume=build_resume_command(facts, clean),
     )
-
-
-def _build_resume_command(facts: ArchivedSession) -> str:
-    """Return the command that resumes a session, if its agent has one and the file still exists."""
-    try:
-        format = find_format(facts.agent)
-    except FormatError:  # its package was removed
-        return ""
-    template = format.resume if isinstance(format, TranscriptFormat) else ""
-    if not template or facts.gone or facts.subagent:
-        return ""
-    command = template.format(id=shlex.quote(facts.id), file=shlex.quote(facts.file))
-    return f"cd {shlex.quote(facts.project)} && {command}" if facts.project else command
