@@ -56,7 +56,7 @@ def load_dialects() -> list[Dialect]:
 @cache
 def get_native_dialect(name: str) -> Dialect | None:
     """Return the dialect with the name in vendor extras; None if it is the name of a transcript format."""
-    return find_dialect(name) if name in dialect_names() else None
+    return find_dialect(name) if name in DIALECTS or name in _plugin_dialects() else None
 
 
 @cache

@@ -68,6 +68,7 @@ def format_names(kind: Literal["wire", "transcript"] | None = None) -> list[str]
 
 
 def transcript_formats() -> Iterator[TranscriptFormat]:
-    """Yield every transcript format. Each one is imported when the caller reaches it."""
-    for name in format_names("transcript"):
+    """Yield every transcript format. Each one is imported when the caller reaches it, those of other packages last."""
+    for name in TRANSCRIPT_FORMATS:
         yield cast(TranscriptFormat, find_format(name))
+    yield from _plugin_formats().values()
