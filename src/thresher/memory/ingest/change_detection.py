@@ -23,7 +23,7 @@ FileChange = Literal["new", "grown", "rewritten", "touched"]
 
 
 class FileFingerprint(NamedTuple):
-    """Size and digest of the complete part of a file."""
+    """Digest of a file up to the last complete line, and the number of bytes up to there."""
 
     offset: int
     prefix: bytes
