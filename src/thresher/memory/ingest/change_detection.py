@@ -23,7 +23,7 @@ FileChange = Literal["new", "grown", "rewritten", "touched"]
 
 
 class FileFingerprint(NamedTuple):
-    """Digest of a file up to the last complete line, and the number of bytes up to there."""
+    """Digest of a file, and the number of bytes that it covers (0 if it covers session versions)."""
 
     offset: int
     prefix: bytes

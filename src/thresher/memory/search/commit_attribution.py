@@ -37,6 +37,7 @@ class AdjustedScores(NamedTuple):
 
 def adjust_for_commits(scores: Mapping[int, float], compiled: CompiledQuery, store: SessionStore) -> AdjustedScores:
     """Adjust the scores of matching sessions if the query is a commit subject."""
+    # Quotes in a commit subject, as in `Revert "…"`, do not mark a phrase.
     query = structs.replace(compiled.query, phrases=(), prefixes=())
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
         return AdjustedScores(dict(scores))

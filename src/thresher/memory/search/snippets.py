@@ -39,7 +39,7 @@ class TermFinder:
     """Finds the words of a query in texts."""
 
     def __init__(self, terms: Iterable[str], phrases: Iterable[str], words: Callable[[str], list[str]]) -> None:
-        """Build the regex. `terms` are tokens of the index, and `phrases` match literally."""
+        """Prepare the regex. `terms` are tokens of the index, and `phrases` match literally."""
         self._terms = frozenset(terms)
         self._words = words
         prefixes = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
