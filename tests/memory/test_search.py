@@ -684,7 +684,7 @@ def test_a_search_works_without_the_sync_before_it(tmp_path: Path) -> None:
     assert busy.notes == ("another sync is running; the newest turns may be missing",)
     archive.is_broken = True
     broken = memory.search("pelicans")
-    assert broken.notes == ("the disk is full; the search covers only sessions archived before",)
+    assert broken.notes == ("the disk is full; the search covers only sessions archived earlier",)
     assert [one.id for one in busy.sessions] == [one.id for one in broken.sessions] == [name(1)]
     archive.is_broken = False
     assert memory.related(memory.session(name(1))).notes == ()

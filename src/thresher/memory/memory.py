@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from thresher.summarize.endpoint import Endpoint
 
 RETENTION_SLACK = 0.1
-"""Share of the retention period by which a session must be overdue to trigger a cleanup."""
+"""Time by which a session must exceed the retention period to start a cleanup, as a share of the period."""
 PROMPTS = 3
 MAX_RELATED_WORDS = 24
 """Number of words from a conversation that form the query for related sessions."""
@@ -103,11 +103,14 @@ class Memory:
         try:
             report = self.sync(progress=progress, wait=False)
         except StoreError as error:
-            return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived before",))
+            return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
 
     def _expire(self, *, wait: bool) -> int:
-        """Forget sessions that exceed the retention period, but rarely, since this rebuilds the index."""
+        """Forget the sessions that exceed the retention period, and return their number.
+
+        Forgetting rebuilds the index. So it waits until a session exceeds the period by `RETENTION_SLACK`.
+        """
         retention = self._retention or os.environ.get("THRESHER_RETENTION", "")
         if not retention.strip():
             return 0
@@ -221,10 +224,11 @@ class Memory:
         dry: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ArchivedSession]:
-        """Remove sessions from archive and index permanently; with `dry`, only return them.
+        """Remove the selected sessions from archive and index permanently, and return them.
 
-        A later sync does not read them again. An id selects all copies of the session, `project` is any part of the
-        folder path, and `before` selects sessions that ended before that time.
+        With `dry`, only return them. A later sync does not read removed sessions again. An id selects all copies of the
+        session. `project` selects the sessions with this text in the folder path, and `before` those that ended before
+        this time. If both are given, a session must meet both conditions.
         """
         if not (ids or project or before):
             raise OptionError("no sessions selected; give `ids`, a `project` or a `before` date")

@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 
 class FileStat(NamedTuple):
-    """File metadata from `stat`, without opening the file."""
+    """File metadata from `stat`. For a database, the size includes the journal, and the times are the later ones."""
 
     size: int
     mtime_ns: int
@@ -54,7 +54,7 @@ class SourceRecord(NamedTuple):
     offset: int = 0
     """Size up to the end of the last complete line, or the whole size if the file is not line-based."""
     prefix: bytes = b""
-    """Digest of the first `offset` bytes; in a multi-session file, of the session versions."""
+    """Digest of the first `offset` bytes; for a multi-session file, digest of the session versions."""
     problem: str = ""
     """Reason why the file could not be read."""
     whole: str = ""
@@ -122,7 +122,7 @@ class SyncReport(NamedTuple):
     messages: int = 0
     seconds: float = 0.0
     busy: bool = False
-    """True if another sync was running, so that this one did nothing."""
+    """True if this sync did nothing because another one was running."""
     forgotten: int = 0
     """Number of sessions that were removed because they exceeded the retention period."""
     forgotten_again: int = 0

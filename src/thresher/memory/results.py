@@ -46,7 +46,7 @@ class SessionHit(Struct, frozen=True):
     """Time of the last activity."""
     hits: tuple[SearchHit, ...]
     family: tuple[str, ...] = ()
-    """Ids of the other matching sessions in the family of this one: forks, continuations and sub-agents."""
+    """Ids of the other matching sessions in this session's family: forks, continuations and sub-agents."""
     parent: str = ""
     """Id of the parent session if this is a sub-agent."""
     gone: bool = False
@@ -61,7 +61,7 @@ class SearchResults(Struct, frozen=True):
     query: str
     sessions: tuple[SessionHit, ...]
     found: int
-    """Number of matching sessions on all pages; in a regex search, only of those found before the search stopped."""
+    """Number of matching sessions on all pages. A regex search counts only those that it found before it stopped."""
     page: int = 1
     more: bool = False
     """True if there is a next page."""
@@ -87,6 +87,6 @@ class RecallResult(Struct, frozen=True):
     """Excerpts in session order."""
     tokens: int
     answer: str = ""
-    """Answer of the configured model, with citations like [12]; empty without a model."""
+    """Answer of the configured model, with citations like [12]; empty without a model, or if the model found none."""
     found: bool = True
     """True if the session has relevant excerpts, and the model (if configured) found an answer in them."""

@@ -30,7 +30,10 @@ INDEX_FOLDER = "index"
 
 
 class CommitSizes(NamedTuple):
-    """Characters between index commits, which double from `first` to `last`: recent sessions become searchable soon."""
+    """Number of characters to index between two commits of the index.
+
+    The number doubles after each commit, from `first` up to `last`. So the first (newest) sessions are searchable soon.
+    """
 
     first: int = 25_000_000
     last: int = 1_000_000_000
@@ -40,7 +43,7 @@ COMMIT_SIZES = CommitSizes()
 
 
 class IngestCounts(NamedTuple):
-    """Result of recording a file: new messages, and sessions that stay forgotten."""
+    """Result of recording a file: the numbers of new messages and of forgotten sessions that were skipped."""
 
     new_messages: int
     forgotten: int
@@ -61,7 +64,7 @@ class SessionStore:
         document_version: int = DOCUMENT_VERSION,
         index_type: type[TantivyIndex] = TantivyIndex,
     ) -> None:
-        """The next sync rebuilds an index that has another `document_version`."""
+        """Open no file yet. If the index has another `document_version`, the next sync rebuilds it."""
         self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
         local = SqliteArchive(self.folder / ARCHIVE_FILE)
         self.archive: Archive = archive or local
@@ -84,8 +87,8 @@ class SessionStore:
     ) -> Iterator[bool]:
         """Hold the write lock; yield False if another process has it and `wait` is false.
 
-        `waiting` is called once before waiting. `size` is the number of bytes to be read. An exception in the
-        context does not undo what `record` has completed.
+        `waiting` is called once before waiting. `size` is the number of bytes that the sync will read. An exception in
+        the context does not undo what `record` has completed.
         """
         with self.archive.lease(wait=wait, on_wait=waiting) as is_held:
             self._expected_size = size
@@ -107,9 +110,9 @@ class SessionStore:
     ) -> IngestCounts:
         """Store the current sessions of a file with its sub-agents and parts, in one transaction.
 
-        With `grown`, the file still contains everything it did before. Otherwise, a session that lost messages keeps
-        its old version, marked as gone, and the current one is stored separately. `same` contains ids of unchanged
-        sessions that were not read.
+        With `grown`, the file still contains everything that it contained before. Otherwise, a session that lost
+        messages keeps its old version, marked as gone, and the current one is stored separately. `same` contains ids of
+        unchanged sessions that were not read.
         """
         index = self._writable_index()
         keys: dict[int, int] = {}
@@ -281,7 +284,7 @@ class SessionStore:
         return placement.read_session(self.archive, key)[1]
 
     def document_frequency(self, word: str) -> int:
-        """Return the number of texts that contain a token of `tokenize_words`, not counting tool output."""
+        """Return the number of texts, except tool output, that contain a word (a token of `tokenize_words`)."""
         index = self.open_index()
         return index.document_frequency(word) if index is not None else 0
 
@@ -296,7 +299,8 @@ class SessionStore:
     def excluded_counts(self) -> dict[str, int]:
         """Return the number of texts that a search skips by default, by reason.
 
-        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only for that reason.
+        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only because a
+        sub-agent contains them.
         """
         index = self.open_index()
         subagents = self.archive.find_keys(SessionFilter(subagent=True))

@@ -55,7 +55,7 @@ RECALLED_TEXT_ELEMENTS = (
 """Elements that memory tools, including Thresher, put around recalled text."""
 
 HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
-"""Harness elements that may contain recalled text. If one does, all of it counts as recalled text."""
+"""Harness elements that may contain recalled text. If one does, the whole element counts as recalled text."""
 
 ELEMENT_TRAILERS = (
     # Claude Code after a background task, Roo after a write: one more line that belongs to the previous element.

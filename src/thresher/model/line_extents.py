@@ -25,9 +25,9 @@ class LineExtent(NamedTuple):
 
     first_line: int = 1
     last_line: int | None = None
-    """Last line; None: the last line of the file."""
+    """Last line; None if the read continues to the end of the file."""
     variant: str = ""
-    """All other arguments that affect the output, or a shell command that cannot be parsed; empty: none."""
+    """All other arguments that affect the output, or an unparsable shell command; empty if there is neither."""
 
 
 def parse_read_extent(call: ToolCall, use: ToolCallDetails) -> LineExtent:

@@ -14,7 +14,7 @@ MAX_ITEM_CHARS = 120
 
 
 def describe_chain(history: History, chain: ToolChain) -> str:
-    """Describe the action and outcome of a tool chain in one line; clip details before the path."""
+    """Describe the action and outcome of a tool chain in one line; clip the details first, then the path."""
     action = parse_chain_action(history, chain)
     if action is None:
         return ""
@@ -27,7 +27,7 @@ def describe_chain(history: History, chain: ToolChain) -> str:
 
 
 def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: int = 1000) -> str:
-    """List the changes to one file after their number and turns; if not all fit, list the latest."""
+    """Describe the changes to one file: their number and turns, then the latest changes that fit."""
     actions = [action for action in (parse_chain_action(history, chain) for chain in chains) if action is not None]
     if not actions:
         return ""

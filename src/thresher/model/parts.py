@@ -15,7 +15,7 @@ class VendorExtras(Struct, frozen=True, gc=False):
     format: str
     """The dialect or transcript format that the fields belong to."""
     fields: str = ""
-    """Fields to merge back, as a JSON object."""
+    """Fields that the encoder adds to its output again, as the text of a JSON object."""
     absent: tuple[str, ...] = ()
     """Names of fields that the encoder would write, but that the original lacks."""
     shape: str = ""

@@ -61,7 +61,7 @@ class Session(Struct, frozen=True):
     version: str = ""
     """Version of the agent."""
     parent: str = ""
-    """Id of the session that started this one, from which it was forked, or which it continues."""
+    """Id of the session that started this one, or that this one forks or continues."""
     call_id: str = ""
     """Id of the parent's tool call that started this sub-agent, if known."""
     started: datetime | None = None
@@ -83,7 +83,7 @@ class Session(Struct, frozen=True):
         return self.segments[-1] if self.segments else History()
 
     def messages(self, *, branches: bool = False) -> Iterator[Message]:
-        """Yield every message once, in order; with `branches`, then yield the messages of abandoned branches."""
+        """Yield every message once, in order; with `branches`, also yield those of abandoned branches at the end."""
         for segment in self.segments:
             yield from (message for message in segment if not message.carried)
         if branches:

@@ -31,7 +31,7 @@ class ToolChain(NamedTuple):
     result: Place | None
     """Place of the result; None if no result was recorded."""
     active: bool
-    """True if no assistant message follows the result, or the call if there is no result."""
+    """True if no assistant message follows the result. Without a result, true if none follows the call."""
 
 
 class SubagentCall(NamedTuple):

@@ -44,7 +44,7 @@ def count_text_lines(text: str) -> int:
 
 
 def _is_inside_character(text: str, index: int) -> bool:
-    """True if a cut here would separate a combining mark from its letter, or split a joined character."""
+    """Return whether a cut here would separate a combining mark from its letter, or split a joined character."""
     after, before = text[index], text[index - 1]
     joined = _JOINER in (after, before) or ord(after) in _SKIN_TONES
     return joined or unicodedata.combining(after) > 0 or unicodedata.category(after) in ("Mn", "Me")

@@ -3,7 +3,7 @@
 The catalog (`tool_catalog`) lists the argument keys; this module reads them. A model wrote the arguments, so anything
 may be invalid: text that is not JSON counts as free text, a value of the wrong type as missing. Shell commands are
 parsed just far enough to recognize git (`project`), a patch for `apply_patch` (`file_edit`), and a command that only
-shows one file, which stays `execution` but names the file.
+shows one file. Such a command keeps the category `execution`, and its details name the file.
 """
 
 import posixpath

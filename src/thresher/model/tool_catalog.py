@@ -2,7 +2,7 @@
 
 Names are grouped by function, not by agent, because agents share most lowercased names (`Read`, `read`, `read_file`).
 Where two agents use one name with different arguments, the row lists the keys of both agents, and the first present key
-wins. To add a tool, add its name to a row.
+wins. To add a tool, add its name to a row of `TOOL_GROUPS`.
 
 Only tools that *start* an agent are `subagent`. Reading an agent's output or stopping it starts no new work.
 """
@@ -22,7 +22,7 @@ FileOperation = Literal["read", "write", "edit", "delete", "move", "list", "sear
 
 
 class ToolKind(Struct, frozen=True, gc=False):
-    """A kind of tool, and the argument keys of its targets."""
+    """A kind of tool, and the keys of the arguments that describe its action."""
 
     category: ToolCategory
     operation: FileOperation = ""

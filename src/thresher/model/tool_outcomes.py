@@ -1,7 +1,8 @@
 """Parse the outcome of a tool call from its result.
 
 Most dialects flag failures. Agents that run commands write the exit code into the text, each in its own format, before
-or after the output. Without either, a short result that starts like an error message counts as a failure.
+or after the output. Without a flag and an exit code, a short result that starts like an error message counts as a
+failure.
 """
 
 import re

@@ -32,7 +32,7 @@ def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
 
 
 def is_prompt(message: Message) -> bool:
-    """True if a message is a prompt by a human, or by the model that started this sub-agent."""
+    """Return whether a message is a prompt by a human, or by the model that started this sub-agent."""
     return message.role == "user" and message.author in ("human", "model")
 
 

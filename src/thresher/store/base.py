@@ -30,7 +30,7 @@ class ContentStore(Protocol):
         """Return the content whose id equals or starts with this id, or None. Raises `AmbiguousIdError`."""
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return those of the given ids, as given, that match stored content."""
+        """Return the given ids that match stored content, in the given form."""
 
     def text(self, id: str) -> str:
         """Return the stored text with this id. Raises `NotStoredError` or `AmbiguousIdError`."""
@@ -54,7 +54,7 @@ def read_stored_text(store: ContentStore, id: str) -> str:
 
 
 def get_restorable_text(part: Part) -> str:
-    """Return the restorable text of a part; for an image its data, or its URL."""
+    """Return the restorable text of a part; for an image, its data or, without data, its URL."""
     return part.data or part.url if isinstance(part, Image) else part_text(part)
 
 

@@ -1,8 +1,9 @@
 """Ids of stored content.
 
 A content id is a hash of a part's canonical form, so two calls whose arguments differ only in spacing have the same id.
-Removed content must be restored byte for byte. So the exact id of such a part is a hash of its exact text, with a tag
-that no content id uses. An exact id does not cover the call id, so equal results of two calls are stored once.
+But removed content must be restored byte for byte. So the exact id of a call, an unknown part or a result with an
+unknown part is a hash of the exact text, with a tag that no content id uses. Any other part has its content id as exact
+id. An exact id does not cover the call id, so equal results of two calls are stored once.
 
 People and models copy ids by hand, so a lookup also accepts the first digits, an id without its tag, and an id in
 brackets or in a sentence.

@@ -36,7 +36,7 @@ class InMemoryContentStore:
         return None if target is None else self._contents[target]
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return those of the given ids that match stored content."""
+        """Return the given ids that match stored content."""
         return {id for id in ids if self._targets(id)}
 
     def text(self, id: str) -> str:

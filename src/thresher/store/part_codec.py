@@ -1,7 +1,7 @@
 """Encode parts as bytes and decode them without loss.
 
-The encoding is JSON in UTF-8, with unpaired surrogates as they are. If they were escaped, two adjacent ones would
-decode to one character. Vendor extras are not stored, because they are not content.
+The encoding is JSON in UTF-8. Unpaired surrogates are not escaped, because two adjacent escapes would decode to one
+character. Vendor extras are not stored, because they are not content.
 """
 
 import json
@@ -17,7 +17,7 @@ _decode: Callable[[bytes], Part] = msgspec.json.Decoder(Part).decode
 
 
 def strip_vendor_extras(part: Part) -> Part:
-    """Return a part without its vendor extras and, in a result, those of the content."""
+    """Return a part without vendor extras; in a tool result, also remove the extras of its content."""
     if isinstance(part, ToolResult):
         content = tuple(structs.replace(inner, pocket=None) for inner in part.content)
         return structs.replace(part, content=content, pocket=None)

@@ -66,7 +66,7 @@ class SqliteContentStore:
         return self._decode_body(kind, body)
 
     def has(self, ids: Iterable[str]) -> set[str]:
-        """Return those of the given ids that match stored content."""
+        """Return the given ids that match stored content."""
         with self._file.open_existing() as connection:
             return {id for id in ids if _targets(connection, id)}
 

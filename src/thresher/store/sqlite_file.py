@@ -44,7 +44,7 @@ class SqliteFile:
         advice: str = HOME_ADVICE,
         timeout: float = LOCK_TIMEOUT_SECONDS,
     ) -> None:
-        """Failures raise `error`; `advice` ends its message."""
+        """Open nothing yet. A failure raises `error` with a message that ends with `advice`."""
         self.path = path
         self._schema, self._error, self._advice, self._timeout = schema, error, advice, timeout
 
@@ -129,7 +129,7 @@ class SqliteFile:
         return version
 
     def _upgrade(self, connection: "Connection") -> None:
-        """Create the tables, or migrate them; a concurrent process finds the work done."""
+        """Create or migrate the tables, unless another process has just done so."""
         # Only a single connection can switch to WAL. Without WAL everything works, but readers wait.
         with suppress(sqlite_errors()[0]):
             connection.execute("PRAGMA journal_mode = WAL")

@@ -104,7 +104,7 @@ def encode_layout(session: Session) -> bytes:
 def rebuild_session(
     facts: ArchivedSession, encoded_layout: bytes, messages: Iterable[Message], children: Iterable[Session]
 ) -> Session:
-    """Rebuild a session from archive fields, layout, messages and sub-agents; it has no raw records."""
+    """Rebuild a session from archive fields, layout, messages and sub-agents; the result has no raw records."""
     layout = _decode_layout(expand(encoded_layout))
     remaining = iter(messages)
     segments = tuple(_history(segment, remaining) for segment in layout.segments)
@@ -141,7 +141,7 @@ def _decode_layout(body: bytes) -> SessionLayout:
 
 
 def encode_value(value: Any) -> bytes:
-    """Encode a value as MessagePack, or as JSON if it contains an unpaired surrogate, without compression."""
+    """Encode a value without compression: as MessagePack, or as JSON if it contains an unpaired surrogate."""
     try:
         return _encode(value)
     except UnicodeEncodeError:

@@ -23,8 +23,8 @@ from thresher.model.parts import part_text
 MIN_UNIQUE_ID_LENGTH = 20
 """Minimum length of a unique message id; shorter ids are often counters."""
 UNANSWERED = "+"
-"""Mark in the origin id of a session that starts with an undated message. At the end of the id, it means that no answer
-follows, so many runs may share the origin."""
+"""Mark in the origin id of a session that starts with an undated message. At the end of the id, the mark means that no
+answer follows, so many runs may share the origin."""
 EMPTY_ARGUMENTS = ("", "{}", "null")
 """Arguments that a call may have while it is incomplete."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -98,7 +98,7 @@ def is_shared_origin(origin: str) -> bool:
 
 
 def _is_unique_id(id: str, origin: str) -> bool:
-    """Return whether this id is a UUID or the session starts with a unique message id, so that only copies have it."""
+    """Return whether only copies share this id: it is a UUID, or the session starts with a unique message id."""
     return is_shared_origin(origin) or _UUID.fullmatch(id) is not None
 
 

@@ -1,15 +1,15 @@
 """Decide which rows of an archive a session adds, replaces or removes.
 
 A session's messages are stored in blocks. Leading blocks with unchanged digests stay, and the rest is replaced. If a
-session grew, only its last block is rewritten before new ones are added. A rewound session is detected. A block never
-changes, and its id is never reused. So to update itself, an index needs only its highest block id and the list of
-blocks that were removed since.
+session grew, only its last block is replaced before new ones are added. If it was rewound, all blocks from the first
+changed one are replaced. A stored block never changes, and its id is never reused. So an index can update itself from
+its highest block id and the list of blocks that were removed since.
 
 If a session in a file loses messages, the old version stays under another ordinal, and the current version is stored
 separately. If the file loses the whole session, the stored version stays and is marked as absent.
 
-A permanently forgotten session leaves a digest of its name. A sync skips such a session, even if a file still contains
-it.
+For a permanently forgotten session, the archive keeps only a digest that identifies it. A sync skips such a session,
+even if a file still contains it.
 """
 
 from collections import deque
@@ -67,7 +67,7 @@ def store_session(
 ) -> PlacedSession | None:
     """Store a session; return None if it has no messages but its stored version has some.
 
-    `grown` states that the file still contains everything that it did at the last sync.
+    `grown` is true if the file still contains everything that it contained at the last sync.
     """
     facts = entry.session
     versions = archive.find_sessions(SessionFilter(agent=facts.agent, id=facts.id, file=facts.file))
@@ -94,10 +94,10 @@ def store_session(
 def build_session_row(
     entry: EncodedSession, before: StoredSession | None, *, ordinal: int, source: str, owner: int
 ) -> StoredSession:
-    """Build a session's row; keep its key, its root and missing facts from the row that it replaces."""
+    """Build a session's row; keep the key and root of the row `before`, and any missing owner or call."""
     facts = entry.session
     if before is not None:
-        # If the owner's file is gone, its sub-agent is read alone, without its owner and call.
+        # If the owner's file is gone, its sub-agent is read alone, so the owner and the call are unknown.
         owner = owner or before.owner
         previous = before.session
         facts = structs.replace(facts, key=previous.key, root=previous.root, call=facts.call or previous.call)
@@ -163,7 +163,7 @@ def _decode_all(bodies: Iterable[bytes]) -> Iterator[Message]:
 def _drop_restored_version(
     archive: Archive, key: int, versions: Sequence[StoredSession], blocks: Sequence[EncodedBlock]
 ) -> None:
-    """Remove the latest lost version of a session if all its messages are back."""
+    """Remove the latest lost version of a session if the new blocks contain all messages of that version."""
     old_blocks = archive.find_blocks([versions[-1].key]) if versions else []
     if not old_blocks or _count_lost_messages(archive, old_blocks, blocks):
         return
@@ -175,7 +175,7 @@ def _drop_restored_version(
 
 
 def mark_absent(archive: Archive, source: str, keys: Collection[int], same: Collection[str]) -> None:
-    """Mark stored sessions of a file as absent unless `keys` or `same` lists their key or id."""
+    """Mark stored sessions of a file as absent, except those with a key in `keys` or an id in `same`."""
     for row in archive.find_sessions(SessionFilter(source=source)):
         if row.is_present and row.key not in keys and row.session.id not in same:
             archive.put_session(row._replace(is_present=False))
@@ -211,7 +211,7 @@ def is_forgotten(archive: Archive, entry: EncodedSession) -> bool:
 
 
 def hide_sources(archive: Archive, paths: Iterable[str]) -> None:
-    """Hide the paths of files without stored sessions, and remove the records of their parts."""
+    """Replace the paths of files without stored sessions by hashes, and remove the records of the files' parts."""
     known = archive.sources()
     for path in paths:
         if path in known and not archive.find_keys(SessionFilter(source=path)):

@@ -114,7 +114,7 @@ class Archive(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Apply all changes in the context or none.
 
-        They persist no later than the next `flush` or the end of the lease.
+        The changes persist no later than the next `flush` or the end of the lease.
         """
 
     def flush(self) -> None:
@@ -148,10 +148,10 @@ class Archive(Protocol):
         """Delete sessions and their blocks."""
 
     def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
-        """Return the blocks of the given (or all) sessions with an id above `after`, by session and number."""
+        """Return the blocks with an id above `after`, of the given or all sessions, ordered by session and number."""
 
     def read_blocks(self, session: int, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Return the bodies of blocks `first` to `last`."""
+        """Return the bodies of the blocks from `first` to `last` (inclusive), or to the end without `last`."""
 
     def add_block(self, session: int, number: int, block: EncodedBlock) -> int:
         """Add a block to a session; return its id."""
@@ -162,8 +162,8 @@ class Archive(Protocol):
     def tombstones(self, after: int = 0) -> list[tuple[int, int]]:
         """Return the position and block of each tombstone above position `after`.
 
-        An index must remove the documents of these blocks. A negative number is the negated key of a session, whose
-        title document is out of date.
+        An index must remove the documents of these blocks. A negative block number is the negated key of a
+        session whose title document is out of date.
         """
 
     def add_tombstones(self, blocks: Iterable[int]) -> None:

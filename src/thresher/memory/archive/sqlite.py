@@ -22,7 +22,7 @@ ARCHIVE_FILE, OLD_ARCHIVE_FILE = "archive.sqlite3", "truth.sqlite3"
 LOCK_FILE = "sync.lock"
 LEASE_POLL_SECONDS = 0.2
 BATCH_SECONDS, BATCH_BYTES = 2.0, 32_000_000
-"""Time and size after which a batch of transactions is committed."""
+"""Time in seconds and size in bytes after which a batch of transactions is committed."""
 
 _SOURCES = """CREATE TABLE sources (
     path TEXT PRIMARY KEY, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, inode INTEGER, state TEXT, format TEXT,
@@ -256,7 +256,7 @@ class SqliteArchive:
     # --- blocks ------------------------------------------------------------------------------------------------------
 
     def find_blocks(self, sessions: Collection[int] | None = None, *, after: int = 0) -> list[BlockRow]:
-        """Return the blocks of the given (or all) sessions with an id above `after`, by session and number."""
+        """Return the blocks with an id above `after`, of the given or all sessions, ordered by session and number."""
         condition = "" if sessions is None else "AND session IN (SELECT value FROM json_each(?))"
         order = "ORDER BY +session, +number"
         statement = f"SELECT session, number, id, digest FROM blocks WHERE id > ? {condition} {order}"
@@ -264,7 +264,7 @@ class SqliteArchive:
         return [*map(BlockRow._make, self._run(statement, after, *values))]
 
     def read_blocks(self, session: int, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Return the bodies of blocks `first` to `last`."""
+        """Return the bodies of the blocks from `first` to `last` (inclusive), or to the end without `last`."""
         statement = "SELECT body FROM blocks WHERE session = ? AND number BETWEEN ? AND ? ORDER BY number"
         return [row[0] for row in self._run(statement, session, first, 1 << 40 if last is None else last)]
 

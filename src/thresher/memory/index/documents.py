@@ -1,4 +1,4 @@
-"""Index documents: each has the texts of one kind in a message, and the paths that its calls touch."""
+"""Documents of the index. Each contains texts of one kind from one message, and the paths that their calls touch."""
 
 from typing import NamedTuple
 

@@ -26,7 +26,7 @@ from thresher.store.errors import StoreError
 HEAP = 400_000_000
 """Memory for buffered documents while the index is written, in bytes."""
 SMALL_WRITE_BYTES = 16_000_000
-"""Size below which one thread with this much memory writes the documents, so that they form one segment."""
+"""Upper limit of a small write. One thread with this much memory writes it, so that the documents form one segment."""
 STATE_FILE = "thresher.state"
 META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
@@ -38,13 +38,13 @@ R = TypeVar("R")
 
 
 class IndexState(Struct, frozen=True):
-    """Position of an index in its archive's history."""
+    """Record of the archive data that an index contains."""
 
     name: str
     """The archive's generation and the document version."""
     last_block: int = 0
     last_tombstone: int = -1
-    """Position of the last processed tombstone; negative before titles are added."""
+    """Position of the last processed tombstone; -1 if the index has no titles yet."""
 
 
 class IndexHit(NamedTuple):
@@ -184,7 +184,7 @@ class TantivyIndex:
         """Count the matching messages of each session, and return the best documents.
 
         A message counts once, even if several of its documents match. The result has the `best` highest-ranked
-        documents of all sessions, and then further documents until each session has `each`.
+        documents of all sessions, then further documents up to `each` per session.
         """
         searcher = self.searcher
         hits = searcher.search(query, MOST_PLACES, count=False).hits
@@ -211,7 +211,8 @@ class TantivyIndex:
     def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
         """Return the number of texts by exclusion reason.
 
-        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only for that reason.
+        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only because a
+        sub-agent contains them.
         """
         messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
         counts = self.count_by_field(messages, "reason").items()

@@ -1,9 +1,9 @@
 """Tokenizer for the index and for queries.
 
-It splits `refreshToken`, `HTMLParser` and `refresh_token` into words, treats each character of a script without
-spaces as a word (a query matches them as phrases), and stems English words. The index itself splits only at characters
-other than letters and digits. So this module first inserts a space at all other word boundaries. A regex tokenizer in
-the index would double the total time.
+The tokenizer splits `refreshToken`, `HTMLParser` and `refresh_token` into words. Each character of a script without
+spaces is a word, and a query matches adjacent ones as a phrase. English words are stemmed. The index itself splits only
+at characters other than letters and digits. So this module first inserts a space at all other word boundaries. A regex
+tokenizer in the index would double the total time.
 
 Most text is tool output, which contains mostly names and numbers. Its words are neither stemmed nor split at capitals.
 """
@@ -19,7 +19,7 @@ STEMMED, PLAIN = "words", "plain"
 MAX_WORD_BYTES = 80
 """Maximum size of a word to index; a longer one is probably data. A digest of 64 digits is below the limit."""
 
-# The upper-case letter comes first, so that the regex engine scans quickly for a start.
+# The upper-case letter comes first, so that the regex engine finds candidates quickly.
 _CAMEL_BOUNDARY = re.compile(r"[A-Z](?<=[A-Za-z0-9][A-Z])(?:(?<![A-Z][A-Z])|(?=[a-z]))")
 _UNSPACED_RANGES = (
     "\u0e00-\u0eff"  # Thai, Lao

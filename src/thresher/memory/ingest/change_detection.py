@@ -23,7 +23,7 @@ FileChange = Literal["new", "grown", "rewritten", "touched"]
 
 
 class FileFingerprint(NamedTuple):
-    """Size and digest of the complete part of a file."""
+    """Digest of a file, and the number of bytes that it covers (0 if it covers session versions)."""
 
     offset: int
     prefix: bytes

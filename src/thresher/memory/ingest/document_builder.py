@@ -123,7 +123,7 @@ def _build_message_documents(message: Message, attributed: list[AttributedText],
 
 
 def _commits(texts: Iterable[AttributedText]) -> CommitSubjects:
-    """Return the commit subjects in outputs that are not yet truncated."""
+    """Return the commit subjects in the complete outputs of a message, before they are truncated for the index."""
     found = [extract_commit_subjects(text.text) for text in texts if text.field == "output" and not text.reason]
     return found[0] if len(found) == 1 else CommitSubjects(*(sum(groups, ()) for groups in zip(*found, strict=True)))
 

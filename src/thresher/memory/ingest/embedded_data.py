@@ -4,7 +4,7 @@ import re
 
 SAMPLE = 100
 LONGEST_RUN = 200
-"""Length from which a base64 run counts as data."""
+"""Minimum length of a base64 run that counts as data."""
 
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

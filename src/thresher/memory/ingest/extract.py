@@ -32,7 +32,7 @@ from thresher.model import Message, Session
 from thresher.transcripts import list_session_versions, read_all
 
 UNSURE_NS = 20_000_000
-"""Tolerance for file system clocks. A file that changed this shortly before the read may have changed during it."""
+"""Tolerance for file system clocks: a file with a change time this close before the read may have changed during it."""
 MAX_SESSIONS_PER_READ = 128
 """Maximum number of sessions to read from a multi-session file at a time."""
 
@@ -72,7 +72,7 @@ class PreparedSession(NamedTuple):
 
 
 class PreparedFile(NamedTuple):
-    """Result of reading a file; its `sessions` contain each owner before its sub-agents."""
+    """Result of reading a file; `sessions` contains each owner before its sub-agents."""
 
     source: SourceRecord
     status: IngestStatus
@@ -88,7 +88,7 @@ class PreparedFile(NamedTuple):
 
 
 def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile:
-    """Read a file unless it was only touched. After a failure, `source.problem` contains the reason."""
+    """Read a file, unless only its metadata changed. After a failure, `source.problem` contains the reason."""
     source = SourceRecord(str(job.path), job.stat, format=job.format, whole=job.whole)
     began = time.time_ns() - UNSURE_NS
     try:

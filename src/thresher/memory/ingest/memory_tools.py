@@ -28,17 +28,17 @@ from thresher.model.tool_calls import describe_tool_call
 from thresher.model.tool_catalog import find_tool_kind
 
 RecallKind = Literal["", "alone", "among"]
-"""Part of a call that queries a memory: nothing, the whole call, or one of several shell commands."""
+"""Part of a call that queries a memory. `alone`: the whole call. `among`: one of several commands. Empty: no part."""
 
 SERVERS = (
     "thresher episodic(?:[-_]memory)? claude[-_]?mem mem[-_]search deja(?:[-_]vu)? agentsview historian moraine",
     "polylogue cass ccrecall cc[-_]recall memex fast[-_]resume session[-_]search conversation[-_]search mempalace",
     "openmemory supermemory mem0 hindsight",
 )
-"""Name parts of MCP servers that only serve past sessions."""
+"""Words in the names of MCP servers that only serve past sessions."""
 
 LOOSE_SERVERS = ("memory memories recall ctx",)
-"""Name parts of MCP servers that also have other purposes. Only the tools that read count as memory tools."""
+"""Words in the names of MCP servers that also have other purposes. Only their reading tools count as memory tools."""
 
 TOOLS = (
     "recall recall_memory recall_memories retrieve_memories memory_search memory_recall search_memory search_memories",
@@ -140,7 +140,7 @@ def is_memory_tool(name: str) -> bool:
 
 
 def _split_tool_name(name: str) -> tuple[str, str]:
-    """Split an MCP tool name into server and tool. Gemini CLI's names have no separator."""
+    """Split an MCP tool name into server and tool. A Gemini CLI name has no separator, so it counts as both."""
     if name.startswith("mcp__") or "__" in name:
         server, _, tool = name.removeprefix("mcp__").partition("__")
         return server, tool
@@ -332,7 +332,7 @@ def _classify_opening(text: str, start: int, printed: bool) -> Literal["", "insi
 
 
 def _header_spans(text: str, *, whole: bool) -> list[tuple[int, int]]:
-    """Return the spans of hits with a header, each to the end of its paragraphs.
+    """Return the spans of hits that a memory tool printed, each from its header to the end of its last paragraph.
 
     With `whole`, a header at the start of the text makes the span cover the whole text.
     """
@@ -378,7 +378,7 @@ _MADE = re.compile(
     re.MULTILINE,
 )
 MAX_INSPECTED_MESSAGES = 6
-"""Number of first messages to inspect; a memory tool gives its instructions there."""
+"""Number of messages to inspect at the start of a session, where a memory tool gives its instructions."""
 
 
 def detect_memory_tool(session: Session) -> str:

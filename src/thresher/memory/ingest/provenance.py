@@ -38,10 +38,10 @@ from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
 
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
-"""Field of a text. Texts of a harness or system prompt share the human's field."""
+"""Field of a text. Harness texts and system prompts have the field `human`."""
 
 MIN_TEXT_LENGTH = 10
-"""Minimum length of a message worth searching, unlike "ok" or "thanks"."""
+"""Minimum length of a message that a search covers. Shorter ones are usually "ok" or "thanks"."""
 
 
 class AttributedText(NamedTuple):
@@ -232,7 +232,7 @@ def _split_text(text: str, message: Message) -> list[AttributedText]:
 
 
 def _foreign_cuts(text: str) -> list[_CUT]:
-    """Return the spans of a prompt by other authors. Printed calls count only if the prompt starts with one."""
+    """Return the spans of a prompt that other authors wrote. Printed calls count only if the prompt starts with one."""
     cuts: list[_CUT] = [
         (start, stop, "recall" if author == "recall" else _classify_harness_text(text[start : start + 400]))
         for start, stop, author in find_harness_spans(text)
@@ -297,7 +297,7 @@ _NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
     (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
     (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
 )
-"""Patterns for texts that are noise if the complete text matches, whoever the author is."""
+"""Patterns for texts that are noise if the complete text matches, for any author."""
 _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
 
 

@@ -123,7 +123,7 @@ KEYS = (
     ("provider-key", r"(?:datadog|dd|cloudflare|cf|heroku|twilio|discord|azure|stripe|sentry|openai)[\w-]{0,20}key"),
     ("authorization", r"authorization"),
 )
-"""Kinds of secrets, each with a case-insensitive regex for the end of a name that has such a value."""
+"""Kinds of secrets, each with a case-insensitive regex that matches the end of a secret's name: `db_password`."""
 
 EXAMPLE_VALUE = re.compile(
     r"(?i)x{4}|\*{3}|\.{3}|0{6}|example|placeholder|your|change|dummy|fake|mock|test|sample|redact|"
@@ -254,7 +254,7 @@ def _match_assignment(text: str, match: re.Match[str]) -> SecretMatch | None:
     if not value or text.startswith(("(", "[", "{", "<", "$"), value.end()):
         return None
     body = value.group().rstrip(".,?")
-    # A UUID is not a secret unless it is an older key of Heroku.
+    # Older Heroku keys are UUIDs; any other UUID is not a secret.
     is_secret = kind == "heroku-key" if _UUID.fullmatch(body) else _is_random(body)
     return SecretMatch(start, start + len(body), kind) if is_secret else None
 
@@ -273,7 +273,7 @@ def _match_authorization(text: str, start: int) -> SecretMatch | None:
 
 
 def _is_random(value: str) -> bool:
-    """Return whether a value looks generated: many short runs and high entropy."""
+    """Return whether a value looks generated: many short runs of letters or digits, and high entropy."""
     if len(value) < MIN_SECRET_LENGTH or EXAMPLE_VALUE.search(value):
         return False
     pieces = _PIECE.findall(value)

@@ -139,7 +139,7 @@ class _SyncRun:
         self.store.refresh_index()
 
     def _pending_jobs(self, jobs: Iterable[IngestJob]) -> Iterator[IngestJob]:
-        """Yield the jobs of files that were not already read with another file, with stored digests."""
+        """Yield the jobs with stored digests; skip files that were already read as parts of other files."""
         for job in jobs:
             if str(job.path) in self.parts:
                 self._report_progress(job)
@@ -207,8 +207,8 @@ class _SyncRun:
 def order_by_age(jobs: Sequence[IngestJob]) -> list[IngestJob]:
     """Order files by age, newest first, but put probable parts of other files last.
 
-    A folder that has the name of a file, without its suffix, probably contains parts of that file. If reading that file
-    does not read them too, they are read by themselves.
+    A folder that has the name of a file, without its suffix, probably contains parts of that file. Files that are
+    not read with that file are read by themselves at the end.
     """
     names = {os.path.splitext(job.path)[0] for job in jobs}  # noqa: PTH122 - thousands of files
     main_files: list[IngestJob] = []

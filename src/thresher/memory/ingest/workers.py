@@ -54,9 +54,9 @@ class IngestOptions(NamedTuple):
     """Function that reads a file in this process."""
     sessions_per_read: int = MAX_SESSIONS_PER_READ
     workers: int | None = None
-    """Number of workers; None chooses it by the number and size of the files."""
+    """Number of workers; None to choose it by the number and size of the files."""
     ahead_bytes: int = 64_000_000
-    """Maximum size of queued files in bytes, to limit memory. One larger file is still accepted."""
+    """Maximum size of queued files in bytes, to limit memory. A single file may be larger."""
     start_process: Callable[[list[str]], "subprocess.Popen[bytes]"] = start_worker_process
 
 
@@ -120,7 +120,7 @@ class _WorkerPool:
             process = None
         finally:
             self._idle.put(process)
-        # The worker probably ran out of memory. In this process, the same file would end the sync.
+        # The worker probably ran out of memory. If this process read a large file and died too, the sync would end.
         if job.stat.size > self._options.ahead_bytes:
             source = SourceRecord(str(job.path), job.stat, format=job.format)
             problem = f"{job.path}: the worker process died, probably because of too little memory"

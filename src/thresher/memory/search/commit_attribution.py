@@ -37,7 +37,8 @@ class AdjustedScores(NamedTuple):
 
 def adjust_for_commits(scores: Mapping[int, float], compiled: CompiledQuery, store: SessionStore) -> AdjustedScores:
     """Adjust the scores of matching sessions if the query is a commit subject."""
-    query = structs.replace(compiled.query, phrases=(), prefixes=())  # git itself adds quotes: `Revert "…"`
+    # Quotes in a commit subject, as in `Revert "…"`, do not mark a phrase.
+    query = structs.replace(compiled.query, phrases=(), prefixes=())
     if not normalize_subject(query.full_text) or has_message_conditions(query) or query.rank != "best":
         return AdjustedScores(dict(scores))
     all_makers = compiled.commits_made(barred=False)

@@ -18,7 +18,7 @@ from thresher.errors import OptionError
 from thresher.memory.records import TEXT_KINDS, TextKind
 
 MAX_QUERY_LENGTH = 4000
-"""Maximum length of a query; a longer one is usually pasted text whose topic is at the start."""
+"""Maximum length of a query; the rest is ignored, since a longer query is usually pasted text."""
 MOST_WORDS = 48
 _STOP = (
     "a about after all also am an and any are as at be been before but by can could did do does for from had has have "
@@ -78,7 +78,7 @@ class Query(Struct, frozen=True, kw_only=True):
     regex: str = ""
     fields: tuple[SearchField, ...] = DEFAULT_SEARCH_FIELDS
     project: str = ""
-    """Any part of the working directory."""
+    """Any part of the path of the session's working directory."""
     agent: str = ""
     branch: str = ""
     since: datetime | None = None
@@ -118,7 +118,7 @@ def is_stop_word(word: str) -> bool:
 
 
 def content_words(words: Iterable[str], most: int = MOST_WORDS) -> list[str]:
-    """Return the unique words without stop words, or with them if nothing else remains; at most `most`."""
+    """Return at most `most` unique words, without stop words and single ASCII characters if other words remain."""
     unique = list(dict.fromkeys(words))
     long_enough = (word for word in unique if len(word) > 1 or not word.isascii())
     significant = [word for word in long_enough if word not in _STEMMED_STOP_WORDS]

@@ -73,7 +73,7 @@ class CompiledQuery:
         return self._index.count_by_field(self._build_query(self._only, ranked=False, left_out=True), "reason")
 
     def count_in_sessions(self, sessions: Collection[int]) -> int:
-        """Return the number of matching messages in excluded sessions."""
+        """Return the number of matching messages in these excluded sessions."""
         included = sessions if self._only is None else self._only.intersection(sessions)
         if not included:
             return 0
@@ -99,14 +99,14 @@ class CompiledQuery:
         return self._index.search(_all(required, self._exclusion_queries()), TITLES)
 
     def commits_made(self, *, barred: bool = True) -> Collection[int]:
-        """Return sessions that made a commit with the query as its subject; with `barred`, only searched ones."""
+        """Return the sessions that made a commit with the query as its subject; `barred` omits excluded sessions."""
         made = self._term("made", normalize_subject(self.query.full_text))
         if barred:
             made = _all([made, *self._session_queries(self._only)], self._exclusion_queries())
         return self._index.count_by_field(made)
 
     def commits_seen(self) -> dict[int, int]:
-        """Return the time at which each session first listed a commit with this subject, if known."""
+        """Return the time at which each session first listed a commit with the query as its subject, if known."""
         first = self._index.times_by_session(self._term("logged", normalize_subject(self.query.full_text)), "min")
         return {session: time for session, time in first.items() if time}
 
@@ -198,7 +198,7 @@ class CompiledQuery:
             yield self._any_of_query("session", self._excluded)
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
-        """Yield a query for each session with a recall, which matches everything up to the last recall."""
+        """Yield one query for each session with a recall. The query matches all texts up to the last recall."""
         recalls = self._range("reason", RECALL_REASON, RECALL_REASON)
         for session, time in self._index.times_by_session(recalls, "max").items():
             yield _all([self._term("session", session), self._range("time", 1, time)])

@@ -33,7 +33,7 @@ MAX_PATTERN_LENGTH = 10_000
 MARKS = 200
 """Maximum number of matches to return per text."""
 MAX_FILTERED_MESSAGES = 10_000
-"""Maximum number of messages per session that match the other conditions."""
+"""Maximum number of messages per session to request from the index by the other conditions."""
 UNSCANNED_FIELDS = ("paths", "title")
 """Fields that are not part of a message's text."""
 

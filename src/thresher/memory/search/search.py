@@ -167,7 +167,7 @@ class HitBuilder:
     """Builds search results and caches each message."""
 
     def __init__(self, message: Callable[[int, int], Message], asked: CompiledQuery, view: SearchView) -> None:
-        """`message` returns a message by session and index."""
+        """Prepare the search for words. `message` returns a message by session key and index."""
         self._read_message, self._runner, self._view = message, asked, view
         self._weights = asked.weights
         query = asked.query
@@ -244,7 +244,7 @@ class HitBuilder:
         return [self._load_match(hit) for hit in islice(by_message.values(), min(self._view.messages, matches))]
 
     def prefetch(self, keys: Collection[int]) -> Mapping[int, int]:
-        """Fetch the best messages of several sessions at once; return the number of matches in each."""
+        """Find the best hits of several sessions at once; return the number of matching messages in each session."""
         limit = MESSAGES_PER_SESSION * len(keys)
         matches, texts = self._runner.message_matches(keys, limit, self._texts_per_session)
         best, hits_by_session = _by_session(texts[:limit]), _by_session(texts)

@@ -39,7 +39,7 @@ class TermFinder:
     """Finds the words of a query in texts."""
 
     def __init__(self, terms: Iterable[str], phrases: Iterable[str], words: Callable[[str], list[str]]) -> None:
-        """`terms` are words of the index; `phrases` match literally (text without spaces, quoted words)."""
+        """Prepare the regex. `terms` are tokens of the index, and `phrases` match literally."""
         self._terms = frozenset(terms)
         self._words = words
         prefixes = sorted({re.escape(term[: max(MIN_STEM_LENGTH, len(term) - 2)]) for term in self._terms}, key=len)
@@ -53,7 +53,7 @@ class TermFinder:
         if not self._pattern_text:
             return []
         confirmed: list[TermMatch] = []
-        # A search in lower case is several times as fast, but only ASCII keeps its length.
+        # A search in lower case is several times as fast, but only ASCII text always keeps its length.
         matches = self._in_lower_case.finditer(text.lower()) if text.isascii() else self._in_any_case.finditer(text)
         for match in matches:
             confirmed += self._confirm(text, match.start(), match.end())

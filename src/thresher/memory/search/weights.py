@@ -30,7 +30,7 @@ class RankingWeights(Struct, frozen=True, kw_only=True):
     message_shares: tuple[float, ...] = (1.0, 1 / 2, 1 / 3)
     """Weights of a session's best messages, best first; tuned."""
     title: float = 0.3
-    """Score that a title with all query words adds, while the best session's messages score 1; tuned."""
+    """Score that a title with all query words adds. The messages of the best session score 1. Tuned."""
     edit: float = 1.2
     """Weight of text written into a file, which is stronger evidence than a mention; tuned."""
     derived: float = 0.5
@@ -52,7 +52,7 @@ class RankingWeights(Struct, frozen=True, kw_only=True):
     question_similarity: float = 0.6
     """Minimum share of a prompt's words that the query contains, to count the prompt as the same question."""
     min_answer: float = 0.5
-    """Minimum score of another message, relative to the prompt, for a session to be more than the question."""
+    """Minimum score of an answer, relative to the prompt. With a lower score, a session counts as only the question."""
     question_only: float = 0.4
     """Weight of a session that only asked the question."""
     question_only_cap: float = 0.95
