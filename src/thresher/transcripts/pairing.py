@@ -87,7 +87,7 @@ def _join_call_messages(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _is_calls_only(message: Message) -> bool:
-    """Return whether a message has only calls. A message with a usage or a model is a separate answer: return False."""
+    """Return whether a message has only calls, and no usage or model, which would mark a separate answer."""
     return all(isinstance(part, ToolCall) for part in message.parts) and not (message.usage or message.model)
 
 

@@ -110,7 +110,7 @@ def _explain_unknown_format(source: SourceFile) -> str:
 
 
 def load_dialect_sample(source: SourceFile) -> Any:
-    """Return a sample to detect the dialect: the document, the first line if it is a conversation, or the head."""
+    """Return a sample for detection: the document, the first line if it is a conversation, or the first lines."""
     if source.document is not None:
         return source.document
     head = list(source.head)

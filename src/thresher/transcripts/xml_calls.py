@@ -101,7 +101,7 @@ class _TagIndex:
         return None
 
     def _find_parameter_end(self, outer: str, opening: int) -> int | None:
-        """Return the index of the tag that closes a parameter. For `content`, it is the last such tag in the element."""
+        """Return the index of the tag that closes a parameter: for `content`, the last such tag in the element."""
         name = self.tags[opening][2]
         closing = self.find_closing(name, opening) if name != outer else None
         stop = self.find_closing(outer, closing) if closing is not None and name == "content" else None
@@ -224,7 +224,7 @@ def parse_result_header(text: str) -> tuple[str, int] | None:
 
 
 def is_failed_tool_answer(text: str, name: str) -> bool:
-    """Return whether a tool's output is an error. The content of a file that looks like an error is not one."""
+    """Return whether a tool's output is an error. File content that looks like an error is no error."""
     if _FAILURE.match(text):
         return True
     return _ERROR.match(text) is not None and find_tool_kind(name).category != "file_read"

@@ -146,7 +146,10 @@ def _display_name(who: Speaker) -> str:
 
 
 def _assign_unnamed_roles(rows: list[dict[str, Any]], speakers: list[Speaker]) -> list[tuple[Speaker, str]]:
-    """Assign roles to rows without roles: the first speaker is the user. If a name is missing, two speakers take turns."""
+    """Assign roles to rows without roles: the first speaker is the user.
+
+    If a name is missing, two speakers take turns.
+    """
     names = [who.name or text_at(row, "id") for who, row in zip(speakers, rows, strict=True)]
     if not all(names):
         names = [str(number % 2) for number in range(len(rows))]

@@ -131,7 +131,7 @@ def _with_ids_and_dates(talks: Iterator[GenericChat], metadata: dict[str, Any]) 
 
 
 def _is_message_list(value: Any, key: str = "") -> bool:
-    """Return whether a value is a list of messages: at least two rows, and half of them, have a speaker and content."""
+    """Return whether a value is a list of messages: at least two rows, and at least half of all rows, are messages."""
     sample = as_list(value)[:SNIFFED_ROWS]
     rows = [row for row in sample if isinstance(row, dict)]
     if key in DIALOGS and len(rows) > 1 and all(isinstance(row.get("text"), str) for row in rows):

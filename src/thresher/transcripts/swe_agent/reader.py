@@ -1,8 +1,8 @@
 """SWE-agent: one JSON document (`.traj`) per run, with the conversation in `history` and the steps in `trajectory`.
 
 A model without tools writes a thought and an action as text. The reader converts the action to a call, and the next
-user message to its result. Later versions also record the API's tool calls. The author of demonstrations
-at the start of the history is the harness.
+user message to the call's result. Later versions also record the API's tool calls. The author of demonstrations at the
+start of the history is the harness.
 
 A step that the model had to retry is in the trajectory, but not in the history. The reader adds it as a rewound branch.
 If an agent makes several attempts, the file has every attempt, and the history of the chosen attempt once more.
@@ -235,7 +235,7 @@ class SweAgentReader:
         exact = (n for n in ahead if self.steps[n].matches_row(item, "action", "thought"))
         by_action = (
             n for n in ahead[:1] if self.steps[n].matches_row(item, "action")
-        )  # a person may have edited the thought
+        )  # thoughts may be edited by hand
         match = next(chain(exact, by_action), None)
         if match is None:
             return None
