@@ -233,9 +233,8 @@ class SweAgentReader:
         """Return the step that matches a message. The steps that this match skips were retried and become branches."""
         ahead = range(self._next_step, min(self._next_step + MAX_RETRIED_STEPS, len(self.steps)))
         exact = (n for n in ahead if self.steps[n].matches_row(item, "action", "thought"))
-        by_action = (
-            n for n in ahead[:1] if self.steps[n].matches_row(item, "action")
-        )  # thoughts may be edited by hand
+        # A person may have edited the thought.
+        by_action = (n for n in ahead[:1] if self.steps[n].matches_row(item, "action"))
         match = next(chain(exact, by_action), None)
         if match is None:
             return None
