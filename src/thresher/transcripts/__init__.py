@@ -1,7 +1,7 @@
-"""Read agents' session files: paths in, sessions out, with the problems met while reading.
+"""Read the session files of agents. Each session lists the problems found in its file.
 
-Each transcript format is one module or folder, with one row in `table` and one fixture. No other package compares
-transcript formats by name.
+Each transcript format has one module or folder here, one entry in `table` and one fixture. Code outside this package
+does not depend on the name of a transcript format.
 """
 
 from thresher.transcripts.base import Capability, SessionFolder, TranscriptFormat

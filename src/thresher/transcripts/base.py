@@ -25,13 +25,19 @@ class SessionFolder(NamedTuple):
     folder: Path
     pattern: str
     skip: str = ""
-    """Glob for the names of files that belong to another session, such as a sub-agent's file next to its parent."""
+    """Glob for file names to ignore. These files belong to another session, such as a sub-agent's file."""
     newer: str = ""
-    """Location of a file that supersedes a matching file: another suffix, or a path relative to the file's folder."""
+    """Suffix of a newer version of a matching file, or its path relative to the matching file's folder.
+
+    If the newer version exists, `discover` ignores the matching file.
+    """
 
 
 Capability = Literal["thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"]
-"""A fact that a format can record besides text, tool calls and results. `edits`: the file that a call changes."""
+"""A kind of fact that a format can record besides text, tool calls and results.
+
+`edits` means that tool calls name the files that they change.
+"""
 
 
 class TranscriptFormat(Struct, frozen=True):
@@ -43,28 +49,34 @@ class TranscriptFormat(Struct, frozen=True):
     """Score how well a file matches this format: 0 no, 1 possible, 2 likely, 3 certain."""
     read: Callable[[SourceFile], list[Session]]
     homes: Callable[[Mapping[str, str], Path], Sequence[SessionFolder]] = lambda _environment, _home: ()
-    """Return the session folders for an environment and a home directory; empty if users choose the location."""
+    """Return the agent's session folders, given the environment variables and the home directory.
+
+    The result is empty if users choose the location of each file.
+    """
     resume: str = ""
-    """Command that resumes a session, with `{id}` or `{file}` in it."""
+    """Command that resumes a session, with `{id}` or `{file}` in it; empty if the agent has none."""
     wire: str = "openai-chat"
-    """Dialect that the agent uses, and the default for conversions of its sessions."""
+    """Dialect of the agent's requests. It is the default dialect when a session of the agent is converted."""
     layouts: str = ""
     """Short description of the file layouts that the reader supports."""
     holds: tuple[Capability, ...] = ()
     """Facts that files of this format record. The format's fixture has an example of each fact."""
     seen: str = ""
-    """Agent versions whose files were tested."""
+    """Agent versions whose files the reader was tested with."""
     listed: Callable[[SourceFile], Mapping[str, str]] | None = None
     """Map each session id in a database to a version mark that changes with the session.
 
-    A format with this function reads only the sessions that `source.is_wanted` accepts. Formats with one file per
-    session have None.
+    The reader of a format with this function reads only the sessions that `source.is_wanted` accepts. A format
+    without databases has None.
     """
     kind: Literal["transcript"] = "transcript"
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Parse ISO text, or seconds or milliseconds since 1970, to an aware time. Return None for any other value."""
+    """Parse ISO 8601 text, or a number of seconds or milliseconds since 1970. Return None for any other value.
+
+    The result has a time zone, which is UTC if the text has none.
+    """
     try:
         if isinstance(value, str):
             time = datetime.fromisoformat(value)
@@ -106,9 +118,9 @@ def make_session(
 ) -> Session:
     """Build a session from the messages of its segments.
 
-    Missing facts get defaults. Each segment after the first counts as one compaction. The problems are the problems of
-    `source`. The title is the first prompt. The session starts at the earliest and ends at the latest of `times`, or of
-    the messages' times if `times` is None.
+    A fact that is not passed gets a default. By default, each segment after the first counts as one compaction, the
+    problems are the problems of `source`, and the title is the first prompt. The session starts at the earliest of
+    `times` and ends at the latest. If `times` is None, the times of the messages count.
     """
     histories = tuple(messages if isinstance(messages, History) else History(tuple(messages)) for messages in segments)
     if times is None:
@@ -173,13 +185,17 @@ def trace_path(leaf: str, parents: Mapping[str, str | None]) -> tuple[list[str],
 def group_branches(
     ids: Sequence[str], on_path: set[str], parents: Mapping[str, str | None]
 ) -> dict[tuple[str, str], list[str]]:
-    """Group ids off the path by their branch: (last id on the path, first id off the path) → ids."""
+    """Group the ids that are not on the path by branch.
+
+    The key of a branch is a pair: the id on the path where the branch starts (empty if there is none), and the first id
+    of the branch.
+    """
     branch_points: dict[str, tuple[str, str]] = {}
     groups: dict[tuple[str, str], list[str]] = {}
     for node in ids:
         trail: dict[str, None] = {}
         id_: str | None = node
-        # An id that is already on the trail closes a cycle.
+        # If an id is already on the trail, the parents form a cycle.
         while (
             id_ is not None and id_ in parents and id_ not in on_path and id_ not in branch_points and id_ not in trail
         ):

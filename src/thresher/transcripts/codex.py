@@ -1,6 +1,6 @@
-"""Codex CLI: rollouts, one JSONL file per thread; each `response_item` is an item of the Responses API.
+"""Codex CLI: one JSONL file (a rollout) per thread; each `response_item` has an item of the Responses API.
 
-- User text is in the file twice, as an item and as an event. The reader uses the items; events show which of them a
+- User text is in the file twice, as an item and as an event. The reader uses the items. The events show which items a
   person typed.
 - A `compacted` record replaces the history: a new segment begins, and repeated messages are marked as carried.
 - `thread_rolled_back` rewinds turns. The rewound messages become a branch.
@@ -42,7 +42,7 @@ class CodexRecord(Struct, gc=False):
 
 
 class CodexPayloadType(Struct, gc=False):
-    """The type of a payload. It decides whether the reader decodes the rest."""
+    """The type of a payload. For an event, it decides whether the reader decodes the rest of the payload."""
 
     type: Any = None
 
@@ -53,7 +53,7 @@ _HANDLED_EVENTS = ("token_count", "user_message", "item_completed", "thread_roll
 
 
 class CodexRolloutReader:
-    """Builds the session of a rollout from its records."""
+    """Reader that builds a session from the records of a rollout."""
 
     def __init__(self, source: SourceFile) -> None:
         """Start with an empty session."""
@@ -70,7 +70,7 @@ class CodexRolloutReader:
         self.last_total_usage: Any = None
 
     def read_record(self, line: int, record: bytes, row: CodexRecord) -> None:
-        """Add a record."""
+        """Read one record: add its message, or apply the change that it describes."""
         payload = bytes(row.payload)
         kind = row.type if isinstance(row.type, str) else ""
         if not payload:
@@ -101,7 +101,7 @@ class CodexRolloutReader:
             self._read_session_meta(line, record, row, value)
 
     def add_item(self, line: int, record: bytes, row: CodexRecord, item: Any, *, carried: bool = False) -> None:
-        """Add an item of the conversation."""
+        """Convert an item of the conversation to a message, and append the message."""
         message = parse_openai_responses_item(item)
         parts = tuple(map(_with_exit_status, message.parts)) if message.role == "tool" else message.parts
         model, id_ = self.model if message.role == "assistant" else "", text_at(item, "id") or f"{line}"
@@ -206,7 +206,10 @@ class CodexRolloutReader:
         )
 
     def _with_confirmed_author(self, message: Message) -> Message:
-        """Set the author of a user message: a person if an event repeats it, the model if it prompts a sub-agent."""
+        """Return a user message with the correct author.
+
+        The author is the model if the message is the prompt of a sub-agent, and a person if an event repeats its text.
+        """
         if self._is_subagent() and message.role == "user" and message.author == "human":
             return replace(message, author="model")
         if message.role == "user" and message.author != "human" and message.text.strip() in self.typed_texts:
@@ -226,7 +229,7 @@ def _payload_type(payload: bytes) -> str:
 
 
 def _with_exit_status(part: Any) -> Any:
-    """Set `is_error` of a result from the exit code in its text, since the API has no field for errors."""
+    """Set `is_error` of a result from the exit code in the result's text, since the API has no field for errors."""
     if isinstance(part, ToolResult) and (match := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
         return replace(part, is_error=match[1] != "0")
     return part
@@ -258,7 +261,7 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a `session_meta`, an envelope with a payload, or the bare first line of 2025."""
+    """Match an envelope with a payload, or the first line of a file from 2025."""
     for row in source.head:
         if isinstance(row, dict):
             if row.get("type") in ("session_meta", "response_item", "event_msg", "turn_context") and "payload" in row:
@@ -269,7 +272,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the folders below `CODEX_HOME` or `~/.codex`. Old threads are compressed."""
+    """Return the folders below `CODEX_HOME` or `~/.codex`. Codex compresses the files of old threads."""
     root = Path(environment.get("CODEX_HOME") or home / ".codex")
     return [
         SessionFolder(root / "sessions", "**/rollout-*.jsonl*"),

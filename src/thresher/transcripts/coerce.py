@@ -1,4 +1,4 @@
-"""Read fields of decoded JSON whose values may have any type. A value of the wrong type becomes an empty default."""
+"""Read fields of decoded JSON. A missing value, or a value of the wrong type, becomes an empty default."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def value_at(value: Any, *path: str) -> Any:
     return value
 
 
-# The readers call the next four functions for every field. Most paths have one key and skip `value_at`.
+# The readers call the next four functions for every field. For speed, a path with one key skips `value_at`.
 
 
 def dict_at(value: Any, key: str, *path: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def json_text(given: Any) -> str:
 
 
 def result_content(parts: Iterable[Part]) -> tuple[ResultPart, ...]:
-    """Return the parts that a tool result may contain."""
+    """Return only the parts that a tool result may contain: texts, images and unknown parts."""
     return tuple(part for part in parts if isinstance(part, Text | Image | Unknown))
 
 
@@ -47,11 +47,11 @@ def parse_thinking_blocks(wire: Any) -> list[Thinking]:
 
 
 def report_missing_outputs(source: SourceFile, missing: int) -> None:
-    """Report long outputs whose separate files are missing."""
+    """Report the number of long outputs whose separate files are missing."""
     if missing:
         source.report(f"{missing} long outputs are in missing files", "kept the excerpts in the transcript")
 
 
 def mark_carried(messages: Iterable[Message]) -> list[Message]:
-    """Mark messages as carried: a compaction or a sub-agent repeats them."""
+    """Mark messages as carried: they only repeat messages of an earlier segment or of a parent session."""
     return [replace(message, carried=True) for message in messages]

@@ -40,7 +40,7 @@ def discover(
 
 
 def _superseding_path(path: str, newer: str) -> str:
-    """Return the path of the file that supersedes another one; `newer` is a suffix or a relative path."""
+    """Return the path where a newer version of a file would be. `newer` is a suffix or a relative path."""
     if newer.startswith(".") and "/" not in newer:
         return os.path.splitext(path)[0] + newer  # noqa: PTH122
     return os.path.join(os.path.dirname(path), newer)  # noqa: PTH118, PTH120
@@ -49,7 +49,7 @@ def _superseding_path(path: str, newer: str) -> str:
 def files_below(place: str | os.PathLike[str]) -> Iterator[str]:
     """Yield a file itself, or every file below a folder, without following links to folders.
 
-    Memory scans thousands of files before each search, so paths stay strings and no file needs a second system call.
+    Each search first scans thousands of files. For speed, paths stay strings, and `scandir` supplies the file types.
     """
     if not os.path.isdir(place):  # noqa: PTH112
         yield os.fspath(place)
@@ -79,7 +79,7 @@ def _find_matching_files(folder: str, pattern: Sequence[str]) -> Iterator[str]:
 def _is_file(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_file()
-    except OSError:  # a link to itself
+    except OSError:  # for example, a link that points to itself
         return False
 
 
@@ -87,5 +87,5 @@ def _list_folder(folder: str) -> "list[os.DirEntry[str]]":
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
-    except OSError:  # missing, or not readable
+    except OSError:  # the folder is missing or not readable
         return []

@@ -19,15 +19,17 @@ class MarkedMessage(NamedTuple):
     """An input or output message with its fingerprints."""
 
     messages: tuple[Message, ...]
-    """The message itself, or the messages of an answer that a later input repeats in this form.
+    """The original messages that the fingerprints identify: usually one.
 
-    Empty if earlier entries already hold the whole answer.
+    A later input can repeat an answer in another form. The entries of this form have the fingerprints of the later
+    messages, and this field has the messages of the original answer. It is empty if the entries before this one already
+    have all messages of the answer.
     """
     role: Role
     fingerprint: int
     """Hash of role and content."""
     text_fingerprint: int
-    """Hash of the content only. Two logs of the same message can differ in the role."""
+    """Hash of the content only, since two logs of the same message can have different roles."""
 
 
 def fingerprint_message(message: Message) -> MarkedMessage:
@@ -43,8 +45,8 @@ def fingerprint_message(message: Message) -> MarkedMessage:
 def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
     """Yield the identifying fields of a message's parts.
 
-    Thinking is excluded, since some models never receive it again. Ids of results are excluded, since files often omit
-    them.
+    Thinking is excluded, since some harnesses do not send it again. Ids of results are excluded, since many files have
+    no such ids.
     """
     for part in parts:
         match part:
@@ -64,7 +66,7 @@ def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
 
 
 def make_summary_message(message: Message, id_: str, location: SourceLocation, time: datetime | None) -> Message:
-    """Convert a message that an agent wrote during a compaction to a summary.
+    """Return a message that a compaction added, as a summary with this id, location and time.
 
     System messages, tool messages and messages without text keep their parts.
     """

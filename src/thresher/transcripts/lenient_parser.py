@@ -1,10 +1,12 @@
 """Parse chat messages of any layout, for formats that require only a speaker and content.
 
-Files use many names for speakers, content, tool calls and results. The tables in this module list them. Each row is
-parsed on its own; `pairing` then merges calls into the text before them and pairs results with calls.
+Files use many names for speakers, content, tool calls and results. The tables in this module list these names. A row
+is a message as the file encodes it. Each row is parsed on its own. `pairing` then merges calls into the text before
+them and pairs results with calls.
 
-Some files have calls in Python syntax. smolagents prints a list of calls as a Python literal. The Berkeley leaderboard
-has each call as Python source. The parser builds a syntax tree and evaluates only literals. It never runs the code.
+Some files have calls in Python syntax. smolagents prints a list of calls as a Python literal. The Berkeley Function
+Calling Leaderboard writes each call as Python source. The parser builds a syntax tree and evaluates only literals. It
+never runs the code.
 """
 
 import ast
@@ -33,7 +35,7 @@ _ROLE_WORDS: dict[Role, str] = {
 ROLES_BY_WORD: dict[str, Role] = {word: role for role, words in _ROLE_WORDS.items() for word in words.split()}
 """Role for each lowercase word that files use for a speaker."""
 TERMINAL_WORDS = ("terminal", "computerterminal", "computer_terminal")
-"""Speakers that run the code in the previous message."""
+"""Words for a speaker that runs the code in the previous message."""
 SPEAKER_KEYS = ("role", "from", "speaker", "source", "sender", "author", "author_role")
 CONTENT_KEYS = ("content", "value", "text", "parts", "contents", "message", "utterance")
 TIME_KEYS = ("timestamp", "time", "created_at", "createdAt", "date", "create_time")
@@ -115,7 +117,7 @@ def parse_lenient_message(row: dict[str, Any], default_role: Role) -> Message:
 
 
 def parse_lenient_row(row: dict[str, Any], who: Speaker) -> Message:
-    """Parse a row. Calls and results keep the ids of the row; missing ids stay empty."""
+    """Parse a row with a known speaker. Calls and results keep the ids in the row; a missing id stays empty."""
     row = unwrap_langchain_message(row)
     parts = (*_parse_sibling_thinking(row), *_parse_content(row), *_parse_calls(row))
     role = who.role or "assistant"
@@ -188,7 +190,7 @@ def _infer_part_kind(piece: dict[str, Any]) -> str:
 
 
 def _first_string(piece: dict[str, Any], *keys: str) -> str | None:
-    """Return the first string under one of the keys, even an empty string; None without a string."""
+    """Return the first string under one of the keys, even if it is empty; None if no key has a string."""
     return next((piece[key] for key in keys if isinstance(piece.get(key), str)), None)
 
 
@@ -235,12 +237,12 @@ def _parse_call(entry: dict[str, Any]) -> ToolCall | None:
 
 
 def _find_call_id(entry: dict[str, Any]) -> str:
-    """Return the id of a call; an explicit call id takes precedence over the item's own `id`."""
+    """Return the call id of a call or a result. A field for the call id takes precedence over the field `id`."""
     return first_text(entry, *CALL_ID_KEYS, "id")
 
 
 def _expand_text_calls(parts: Iterable[Part]) -> Iterator[Part]:
-    """Convert texts that list calls to calls, and yield all other parts unchanged."""
+    """Replace each text that lists calls by these calls, and yield all other parts unchanged."""
     for part in parts:
         calls = parse_calls_as_text(part.text) if isinstance(part, Text) else None
         if calls is None:
@@ -288,7 +290,7 @@ def _parse_result_row(row: dict[str, Any], who: Speaker, parts: Sequence[Part]) 
 # Calls in Python syntax
 
 MAX_PARSED_CHARS = 400_000
-"""Maximum length of a text to parse for calls."""
+"""Maximum number of characters in a text that the parser tries to read as calls."""
 _CALLS_HEADING = re.compile(r"\s*(?:Calling tools:|Tool calls?:)?\s*")
 _PARSE_ERRORS = (ValueError, SyntaxError, TypeError, RecursionError, MemoryError)
 
@@ -315,12 +317,12 @@ def _parse_python_literal(source: str) -> Any:
 
 def _evaluate_literal(node: ast.expr) -> Any:
     value = ast.literal_eval(node)
-    dump_json(value)  # raises for sets, bytes and complex numbers, which JSON cannot encode
+    dump_json(value)  # raises for a value that JSON cannot encode, such as a complex number
     return value
 
 
 def parse_python_call(source: str) -> ToolCall | None:
-    """Parse a call such as `grep(file_name='a.txt', pattern='b')`, without an id; return None for any other text."""
+    """Parse a call such as `grep(file_name='a.txt', pattern='b')`. Its id is empty. Return None for any other text."""
     if len(source) > MAX_PARSED_CHARS:
         return None
     try:
@@ -345,7 +347,7 @@ def _encode_python_arguments(node: ast.Call) -> str:
 
 
 def _literal_or_source(node: ast.expr) -> Any:
-    """Return the value of a literal, or the source of any other expression."""
+    """Return the value of a literal, or the source code of any other expression."""
     try:
         return _evaluate_literal(node)
     except _PARSE_ERRORS:

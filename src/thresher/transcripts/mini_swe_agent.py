@@ -1,6 +1,6 @@
 """mini-swe-agent: one JSON document per run, with OpenAI chat messages and the harness's metadata under `extra`.
 
-A document has no lines, so the line of a message is the number of the message in the run.
+A document has no lines, so the source line of a message is the number of the message in the run.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A model call, as an agent or a proxy logs it."""
+"""A call of a model that an agent or a proxy logged."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,20 +11,20 @@ class LoggedCall(NamedTuple):
     """One logged model call."""
 
     number: int
-    """Number that identifies the call in the file. Message ids derive from it."""
+    """Number that identifies the call in the file. The ids of the call's messages start with this number."""
     line: int
     """Line of the call in the file."""
     agent_key: str = ""
     """Key of the agent that made the call."""
     enclosing_agents: frozenset[str] = frozenset()
-    """Keys of the agents that this agent runs inside."""
+    """Keys of the agents inside which the calling agent runs."""
     conversation_id: str = ""
     """Id of the conversation, if the log has one."""
     trace_id: str = ""
     input_messages: Sequence[Message] = ()
     output_messages: Sequence[Message] = ()
     is_truncated: bool = False
-    """True if the first input messages are missing."""
+    """True if the log omits the first input messages."""
     start: datetime | None = None
     end: datetime | None = None
     model: str = ""

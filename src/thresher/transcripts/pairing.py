@@ -1,8 +1,9 @@
 """Pair results with calls in chat messages that were parsed one by one, and merge calls into the text before them.
 
-A result with an id matches the call with the same id. A result without an id matches a call in the latest group of
-calls: the oldest open call of the same tool, else the oldest open call. A call whose id is missing or a duplicate gets
-an id from its position.
+An open call is a call that has no result yet. A group is all calls after one result and before the next. A result with
+an id matches the open call with the same id. A result without an id matches a call in the latest group: the oldest open
+call of the same tool, else the oldest open call. A call whose id is missing or a duplicate gets a new id, which is made
+from the position of the call.
 """
 
 import re
@@ -17,14 +18,14 @@ from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Part, Text, ToolCall, ToolResult
 
 MAX_RESULT_PARTS = 100
-"""Size limit: a result with this number of parts no longer absorbs later results for the same call."""
+"""Size limit for merging: a result with this number of parts is not merged with the next result of the same call."""
 _CALL_ANNOUNCEMENT = re.compile(r"Tool call (\S+): calling ")
 
 
 def pair_chat_messages(messages: Iterable[Message], before: int = 0) -> list[Message]:
-    """Return the messages as a conversation: every call with a unique id, every result with the id of its call.
+    """Return the messages as a conversation. Every call has a unique id, and every result has the id of its call.
 
-    `before` is the number of earlier messages; positions in generated ids continue from it.
+    `before` is the number of messages before these. The positions in generated ids start after this number.
     """
     pending = _PendingCalls()
     joined = [*_join_call_messages(_separate_results(messages))]
@@ -41,7 +42,7 @@ def pair_chat_messages(messages: Iterable[Message], before: int = 0) -> list[Mes
 
 
 def _continues_result(last: Message, message: Message) -> bool:
-    """Return whether a result continues the previous one, for example errors after the printed output."""
+    """Return whether a message has one more result for the last call, for example errors after the printed output."""
     if last.role != "tool" or message.role != "tool" or len(message.parts) != 1:
         return False
     before, more = [*last.results][-1], next(message.results)
@@ -86,7 +87,7 @@ def _join_call_messages(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _is_calls_only(message: Message) -> bool:
-    """Return whether a message has only calls, without a usage or a model. These mark a separate answer."""
+    """Return whether a message has only calls, and no usage or model, which would mark a separate answer."""
     return all(isinstance(part, ToolCall) for part in message.parts) and not (message.usage or message.model)
 
 
@@ -98,7 +99,7 @@ def _drop_call_announcements(message: Message, following: Message) -> list[Part]
 
 
 class _PendingCalls:
-    """Calls without a result yet."""
+    """The calls of a conversation that have no result yet."""
 
     def __init__(self) -> None:
         self._used_ids: set[str] = set()
@@ -138,7 +139,10 @@ class _PendingCalls:
         return id_
 
     def make_empty_results(self) -> list[ToolResult]:
-        """If one result without an id answers several calls (smolagents), return empty results for the others."""
+        """Return empty results for all open calls, if the group has only one result and this result has no id.
+
+        smolagents writes one such result for several calls.
+        """
         return [ToolResult(id_) for id_ in self._open_calls] if self._result_ids == [""] else []
 
     def _find_oldest_open(self, tool: str) -> str:
@@ -160,7 +164,7 @@ def _pair_message(message: Message, number: int, pending: _PendingCalls) -> Iter
         if matched := tuple(result for result in results if result.call_id):
             yield replace(message, parts=matched)
         for result in results:
-            if not result.call_id and result.content:  # without a call, the result becomes text with the author `tool`
+            if not result.call_id and result.content:  # a result without a call becomes a text of `tool`
                 yield replace(message, role="user", parts=result.content)
     else:
         yield message

@@ -1,4 +1,4 @@
-"""pi: one JSONL file per session. Version 1 is a list of entries; from version 2 on, entries form a tree by id.
+"""pi: one JSONL file per session. In version 1, the entries form a list; since version 2, a tree.
 
 A compaction names the first entry that it keeps. The next segment contains the summary, the kept messages
 and all later messages.
@@ -209,13 +209,13 @@ def _parse_usage(usage: Any) -> Usage | None:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match the first line of a session."""
+    """Match a first line of type `session` with a working directory."""
     first = next(iter(source.head), None)
     return 3 if isinstance(first, dict) and first.get("type") == "session" and "cwd" in first else 0
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the folder below `PI_CODING_AGENT_DIR` or `~/.pi/agent`."""
+    """Return the session folder below `PI_CODING_AGENT_DIR` or `~/.pi/agent`."""
     root = Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
     return [SessionFolder(root / "sessions", "**/*.jsonl")]
 

@@ -1,4 +1,4 @@
-"""Read a file of any format, and detect its format."""
+"""Detect the format of a file, and read the sessions in it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -110,7 +110,7 @@ def _explain_unknown_format(source: SourceFile) -> str:
 
 
 def load_dialect_sample(source: SourceFile) -> Any:
-    """Return a sample for detection: the document, the first line if it is a conversation, or all head lines."""
+    """Return a sample for detection: the document, the first line if it is a conversation, or the first lines."""
     if source.document is not None:
         return source.document
     head = list(source.head)
@@ -118,7 +118,7 @@ def load_dialect_sample(source: SourceFile) -> Any:
 
 
 def _read_dialect_sessions(source: SourceFile, chosen: Dialect) -> list[Session]:
-    """Read one conversation per document or per line; if the lines are messages, read one per file."""
+    """Read a document as one session, or each line as one session. If the lines are messages, read one session."""
     stem = source.stem
     if source.document is not None:
         values = {stem: source.read_document()}
@@ -139,7 +139,9 @@ def _build_dialect_session(source: SourceFile, chosen: Dialect, value: Any, id_:
     except FormatError as error:
         raise ReadError(f"`{source.path}`: {error}") from error
     odd = [n for n, message in enumerate(history, 1) if is_nonconforming_message(message, chosen.name)]
-    what = f"{len(odd)} messages do not match the schema of `{chosen.name}`; the first is {odd[0]}" if odd else ""
+    what = (
+        f"{len(odd)} messages do not match the schema of `{chosen.name}`; the first is message {odd[0]}" if odd else ""
+    )
     return Session(
         agent=chosen.name,
         id=id_,

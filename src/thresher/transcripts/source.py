@@ -1,4 +1,4 @@
-"""Read a file of records, compressed or not, damaged or not.
+"""Read a file of records. The file may be compressed or damaged.
 
 The reader streams the lines. A bad line becomes a problem with its line number and the action taken, and the reader
 continues with the next line. Only a file that cannot be opened raises an error.
@@ -30,7 +30,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEAD_LINES = 12
 MEBIBYTE = 1 << 20
-BLOCK_BYTES = 1 << 18  # larger blocks need fresh pages from the system each time
+BLOCK_BYTES = 1 << 18  # larger blocks are slower: the system supplies new memory pages for each one
 _NON_SPACE = re.compile(r"\S")
 _SURROGATE_ESCAPES = re.compile(r"(\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|\\ud[89a-f][0-9a-f]{2}")
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -46,7 +46,7 @@ class ReadLimits(msgspec.Struct, frozen=True):
 
 
 class CachedIterable:
-    """An iterable over an iterator's values. It caches the values, so that it can be iterated several times."""
+    """The values of an iterator, which can be iterated several times. Values are cached when they are first read."""
 
     def __init__(self, values: Iterator[Any]) -> None:
         """Wrap `values` without consuming any."""
@@ -93,7 +93,7 @@ class SourceFile:
         return other
 
     def report(self, what: str, done: str, line: int = 0) -> None:
-        """Record a problem: what is wrong, the action taken, and the line."""
+        """Record a problem: what is wrong (`what`), the action taken (`done`), and the line."""
         self.problems.append(Problem(what, done, self.file, line))
 
     def at(self, line: int) -> SourceLocation:
@@ -175,8 +175,7 @@ class SourceFile:
     ) -> Iterator[tuple[int, bytes, RowT]]:
         """Yield the line number, the raw line and the decoded row of every record.
 
-        `lenient` decodes lines that `decoder` rejects. A line that both decoders reject is repaired if
-        possible.
+        `lenient` decodes lines that `decoder` rejects. A line that both decoders reject is repaired if possible.
         """
         decode, decode_leniently = decoder.decode, (lenient or decoder).decode
         for first, batch in self._batches():
@@ -197,7 +196,7 @@ class SourceFile:
                 yield number, text, decode(text)
 
     def repair_line(self, number: int, line: bytes) -> list[bytes]:
-        """Return the JSON objects in a line that does not decode, as valid JSON."""
+        """Return the JSON objects in a line that a decoder rejected, each as valid JSON."""
         text = _decode_text(line)
         if not text:
             self.report("a line of NUL bytes", "skipped", number)
@@ -212,7 +211,7 @@ class SourceFile:
 
     @cached_property
     def head(self) -> "CachedIterable":
-        """The first lines as JSON values, to detect the format. Lines that do not decode are omitted."""
+        """The first lines as JSON values, to detect the format. A line that cannot be repaired is omitted."""
         return CachedIterable(self._read_head())
 
     @cached_property
@@ -259,7 +258,7 @@ class SourceFile:
 
     @cached_property
     def document(self) -> Any:
-        """The whole file as one JSON value, or None if it is a list of records or not JSON."""
+        """The whole file as one JSON value; None if the file is a database, a list of records, or not JSON."""
         head = list(self.head)
         if self.is_database or (len(head) > 1 and all(isinstance(value, dict | list) for value in head)):
             return None
@@ -289,7 +288,7 @@ class SourceFile:
         return clean
 
     def read_document(self) -> Any:
-        """Return `document`, and add the problems of decoding it to `problems`."""
+        """Return `document`. Add the problems found while decoding it to `problems`."""
         document = self.document
         self.problems += self._document_problems
         return document
@@ -328,7 +327,7 @@ def _decode_text(data: bytes) -> str:
 
 
 def _split_json_values(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
-    """Decode consecutive JSON values at the start of a text, and return them with the rest of the text."""
+    """Decode the JSON values at the start of a text. Return these values and the rest of the text."""
     decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, parse_float=_parse_finite_float)
     values: list[Any] = []
     start = 0
@@ -346,7 +345,7 @@ def _split_json_values(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
 
 
 def _parse_finite_float(text: str) -> float | None:
-    """Parse a float. Return None if it overflows, since JSON cannot encode infinity."""
+    """Parse a float. Return None for a number that is too large for a float, since JSON cannot encode infinity."""
     number = float(text)
     return number if isfinite(number) else None
 

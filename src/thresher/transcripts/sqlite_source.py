@@ -1,16 +1,16 @@
-"""Read another program's SQLite file without changing anything in its folder.
+"""Read another program's SQLite file. Reading changes no file in the folder, except for a lock in `-shm`.
 
 In WAL mode, SQLite writes the newest changes to a journal (`-wal`). While the database is in use, `-shm` has an index
-of this journal. In any other mode, SQLite changes the database file, and keeps the old pages for a rollback in
-`-journal`.
+of this journal. In any other mode, SQLite writes to the database file directly, and keeps the old pages in `-journal`
+for a rollback.
 
 - WAL mode with `-wal` and `-shm`: reading registers a read lock in `-shm` and writes nothing else.
-- WAL mode with changes in `-wal` and no `-shm`: recovery would write, so a copy is read.
+- WAL mode with changes in `-wal` and no `-shm`: SQLite would write files to recover the index, so a copy is read.
 - WAL mode otherwise: the file is complete. It is opened as immutable, since SQLite would create `-wal` and `-shm`.
 - Other modes: reading takes a shared lock and waits for a writer. If a transaction was interrupted and a rollback is
   pending, a copy is read.
 
-An immutable file and the source of a copy are not locked. If one of them changes meanwhile, reading fails.
+No lock protects a file that is opened as immutable or copied. If the file changes during the read, reading fails.
 """
 
 import os
@@ -35,12 +35,12 @@ WAL_READ_VERSION = 2
 
 @contextmanager
 def open_read_only(path: Path, *, lock_timeout: float = LOCK_TIMEOUT_SECONDS) -> Iterator[sqlite3.Connection]:
-    """Open a read-only connection to a snapshot of the database. Rows are addressed by column name."""
+    """Open a read-only connection to a snapshot of the database. Each row gives access to values by column name."""
     try:
         with ExitStack() as stack:
             # The journals are next to the file, not next to a link to it.
             yield _connect(stack, Path(os.path.realpath(path)), lock_timeout)
-    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may contain undecodable names
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # a damaged file may contain names that are not UTF-8
         raise ReadError(f"`{path}` cannot be read as a database: {error}; try again, or pass a copy of it") from error
 
 
@@ -54,7 +54,7 @@ def read_table_columns(connection: sqlite3.Connection) -> dict[str, frozenset[st
 
 
 def decode_json_column(value: Any) -> Any:
-    """Decode the JSON in a column; return None if it is not valid JSON."""
+    """Decode the JSON text in a column; return None if the value is not valid JSON."""
     try:
         return load_json(value) if isinstance(value, str | bytes) else None
     except (ValueError, RecursionError):
@@ -100,7 +100,7 @@ def _copy_database(stack: ExitStack, path: Path) -> str:
 
 @contextmanager
 def _ensure_unchanged(*paths: Path) -> Iterator[None]:
-    """Raise `OSError` if one of the files changes inside the block."""
+    """Raise `OSError` at the end of the `with` block if one of the files changed during the block."""
     before = [_file_version(path) for path in paths]
     yield
     if [_file_version(path) for path in paths] != before:

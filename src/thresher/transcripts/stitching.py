@@ -1,20 +1,20 @@
-"""Stitch logged model calls, each with its whole input history, into threads: one per conversation.
+"""Stitch logged model calls into threads, one per conversation. The log of a call has the whole input history.
 
-The stitcher compares messages by fingerprint: role, text and call ids. A later input can thus repeat an answer in
-another form. The fingerprint of a system prompt covers only the start, since the rest can contain the time or a list of
-open files.
+The stitcher compares messages by fingerprint, a hash of the role and the content. The fingerprint of a system prompt
+covers only the start, since the rest can contain the time or a list of open files.
 
 The stitcher compares the input of each call with the existing threads. A call continues a thread in these cases:
 
 - The input starts with all messages of the thread, or with all messages before the last answer.
 - The input contains the last message of the thread, or the last message before the last answer.
-- The input starts with some messages of the thread, with an answer among them. The other messages of the thread are
-  rewound.
+- The input starts with the first messages of the thread, and one of these is an answer. The other messages of the
+  thread are rewound.
 - The input has only new messages, and answers a tool call of the thread or has the same conversation id.
 
-Any other call starts a new thread. After a compaction, a thread becomes the next segment of an earlier thread. The
-condition: it starts with fewer messages than the earlier thread has, shares some of them, and starts after the earlier
-thread ends. Comparisons use hashes, so the time is linear in the input size.
+Any other call starts a new thread. Afterwards, a thread that continues an earlier thread after a compaction becomes
+the next segment of the earlier thread. Such a thread starts after the earlier thread ends. Its first input has fewer
+messages than the earlier thread, and repeats at least one message of that thread. Comparisons use hashes, so the time
+is linear in the size of the input.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,26 +38,26 @@ class CallThread:
     """The model calls of one conversation."""
 
     def __init__(self, call: LoggedCall, number: int, file: str) -> None:
-        """Create an empty thread. `call` will be the first call; `number` is the position of `call` in time."""
+        """Create an empty thread. `call` will be its first call, and is call `number` of the file by time."""
         self.model_calls: list[LoggedCall] = []
         self.calls_by_message_id: dict[str, LoggedCall] = {}
-        """Model call by the id of each message in its answer."""
+        """Message id → the model call whose answer contains the message."""
         self.agent_key = call.agent_key
         self.entries: list[MarkedMessage] = []
         self.prefix_hashes: list[int] = []
         """For each entry, the hash of all entries up to and including it."""
         self.earlier_segments: list[list[Message]] = []
-        """Messages before each compaction."""
+        """Messages of every segment before the last one."""
         self.branches: list[tuple[str, list[Message]]] = []
         """Rewound branches: the id of the message before the branch, and the messages of the branch."""
         self.answer_start = 0
         """Index of the first entry of the last answer."""
         self.first_call_number = self.last_call_number = number
-        """Positions of the first and last calls in time."""
+        """Numbers of the first call and the last call in order of time."""
         self.initial_input_count = len(call.input_messages)
         """Number of input messages of the first call."""
         self.known_fingerprints: set[int] = set()
-        """Text fingerprints of all entries, also of entries that were rewound."""
+        """Text fingerprints of all entries, including the entries that were rewound."""
         self._file = file
 
     def append_call(self, call: LoggedCall, new_input: Iterable[MarkedMessage]) -> None:
@@ -92,7 +92,10 @@ class CallThread:
         self.prefix_hashes.append(hash((self.prefix_hashes[-1] if self.prefix_hashes else 0, entry.fingerprint)))
 
     def restate_answer(self, restated: Sequence[MarkedMessage]) -> None:
-        """Replace the fingerprints of the last answer by `restated`, the form in which a later input repeats it."""
+        """Replace the entries of the last answer by `restated`, the form in which a later input repeats the answer.
+
+        The messages of the original answer stay: they become the messages of the new entries.
+        """
         answer = [message for entry in self.entries[self.answer_start :] for message in entry.messages]
         del self.entries[self.answer_start :], self.prefix_hashes[self.answer_start :]
         for number, entry in enumerate(restated):
@@ -110,7 +113,7 @@ class CallThread:
         self.branches += [(after, messages)] if messages else []
 
     def start_segment_after_compaction(self, entries: Sequence[MarkedMessage], call: LoggedCall) -> None:
-        """Begin a segment with the entries that remain after a compaction."""
+        """Begin a segment. `entries` are the start of the input of `call`, the first call after a compaction."""
         remaining = self.build_compacted_messages(entries, call)
         self.earlier_segments.append(self.messages)
         self.entries, self.prefix_hashes = [], []
@@ -119,7 +122,10 @@ class CallThread:
         self.answer_start = len(self.entries)
 
     def build_compacted_messages(self, entries: Iterable[MarkedMessage], call: LoggedCall) -> list[tuple[Message, ...]]:
-        """Return the messages of each entry after a compaction: marked as carried if known, else as summaries."""
+        """Return the messages of each entry of an input after a compaction.
+
+        Messages that the thread already has are marked as carried. All other messages become summaries.
+        """
         known = {entry.text_fingerprint: entry.messages for entry in self.entries}
         location = SourceLocation(self._file, call.line)
         return [
@@ -153,7 +159,7 @@ class CallThread:
 
 
 class ThreadStitcher:
-    """Assigns the model calls of a file to threads. Add the calls in order of time."""
+    """The threads of a file. Callers must add the model calls in order of time."""
 
     def __init__(self, file: str) -> None:
         """Start without threads."""
@@ -161,17 +167,20 @@ class ThreadStitcher:
         self._count = 0
         self._file = file
         self._threads_by_prefix: dict[tuple[str, str, int], CallThread] = {}
-        """Thread by conversation id, agent and prefix hash of any entry."""
+        """Conversation id, agent key and the prefix hash of any entry → thread."""
         self._threads_by_end: dict[tuple[str, int], CallThread] = {}
-        """Thread by conversation id and prefix hash of the last entry."""
+        """Conversation id and the prefix hash of the last entry → thread."""
         self._threads_by_last_message: dict[tuple[str, str, int], CallThread] = {}
-        """Thread by conversation id, agent, and fingerprint of the last message or the last one before the answer."""
+        """Conversation id, agent key and a fingerprint → thread.
+
+        The fingerprint is of the thread's last message, or of the last message before the last answer.
+        """
         self._threads_by_call_id: dict[tuple[str, str], CallThread] = {}
-        """Thread by conversation id and id of a call in the last answer."""
+        """Conversation id and the id of a tool call in an answer → thread."""
         self._agent_aliases: dict[str, str] = {}
         """Agent key → key of the agent that started the thread. Some agents get a new key for each turn."""
         self._newest_by_conversation: dict[str, CallThread] = {}
-        """The thread that received the latest call, by conversation id."""
+        """Conversation id → the thread that received the latest call."""
 
     def add(self, call: LoggedCall) -> None:
         """Add a model call to the matching thread, or to a new one."""
@@ -205,7 +214,7 @@ class ThreadStitcher:
             self._newest_by_conversation[call.conversation_id] = thread
 
     def _continue_thread(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
-        """Append a call to the thread that it continues, and return that thread."""
+        """Append a call to the thread that the call continues, and return this thread; None if no thread matches."""
         hashes = [0]
         for entry in entries:
             hashes.append(hash((hashes[-1], entry.fingerprint)))
@@ -230,7 +239,7 @@ class ThreadStitcher:
         return self._continue_by_call_id(call, entries) or self._continue_by_conversation_id(call, entries)
 
     def _find_longest_prefix(self, call: LoggedCall, hashes: Sequence[int]) -> tuple[CallThread | None, int]:
-        """Return the agent's thread that shares the longest prefix with the input, and the length of the prefix."""
+        """Return the thread of the calling agent that shares the longest prefix with the input, and the length."""
         agent = self._agent_aliases.get(call.agent_key, call.agent_key)
         for length in range(len(hashes) - 1, 0, -1):
             thread = self._threads_by_prefix.get((call.conversation_id, agent, hashes[length]))
@@ -241,7 +250,7 @@ class ThreadStitcher:
     def _continue_by_last_message(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
         """Continue a thread if the input contains the thread's last message, or the last message before the answer.
 
-        The messages before this message may have changed.
+        The messages before this message may differ from the messages of the thread.
         """
         agent = self._agent_aliases.get(call.agent_key, call.agent_key)
         for index in range(len(entries) - 1, -1, -1):
@@ -263,7 +272,10 @@ class ThreadStitcher:
         return None
 
     def _continue_by_call_id(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
-        """Continue a thread if the first new message answers one of its calls: some APIs receive only new messages."""
+        """Continue a thread if the first new message answers a tool call of the thread.
+
+        This happens with APIs that receive only new messages.
+        """
         new = [entry for entry in entries if entry.role != "system"]
         results = (result for entry in new[:1] for message in entry.messages for result in message.results)
         call_id = next((result.call_id for result in results if result.call_id), "")
@@ -274,7 +286,10 @@ class ThreadStitcher:
         return thread
 
     def _continue_by_conversation_id(self, call: LoggedCall, entries: Sequence[MarkedMessage]) -> CallThread | None:
-        """Continue the latest thread with the same conversation id, if a call of a new trace has only new messages."""
+        """Continue the latest thread with the same conversation id, if the call has only new messages.
+
+        The call must belong to another trace than the last call of the thread.
+        """
         is_top = bool(call.conversation_id) and not call.enclosing_agents
         thread = self._newest_by_conversation.get(call.conversation_id) if is_top else None
         if not thread or thread.model_calls[-1].trace_id == call.trace_id or thread.model_calls[-1].enclosing_agents:
@@ -302,7 +317,10 @@ class ThreadStitcher:
 
 
 def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
-    """Return whether `later` continues `earlier` after a compaction: a shorter input with known messages."""
+    """Return whether `later` continues `earlier` after a compaction.
+
+    The first input of `later` must be shorter than `earlier`, and repeat a message of `earlier`.
+    """
     if (
         len(later.model_calls) < 2
         or later.initial_input_count >= len(earlier.entries)
@@ -314,7 +332,7 @@ def _is_compaction_of(earlier: CallThread, later: CallThread) -> bool:
 
 
 def _join_compacted(earlier: CallThread, later: CallThread) -> None:
-    """Append the thread `later` to `earlier`, as its next segment."""
+    """Append the segments of the thread `later` to the thread `earlier`."""
     segments = [*later.earlier_segments, later.messages]
     initial = map(fingerprint_message, segments[0][: later.initial_input_count])
     remaining = earlier.build_compacted_messages(initial, later.model_calls[0])
@@ -329,13 +347,17 @@ def _join_compacted(earlier: CallThread, later: CallThread) -> None:
 
 
 def _continue_after_answer(thread: CallThread, call: LoggedCall, entries: Sequence[MarkedMessage], index: int) -> bool:
-    """Continue a thread if the input repeats the last answer in another form from `index` on, or requests it again."""
+    """Continue a thread if the input repeats the last answer or requests it again. Return whether it does.
+
+    The input before `index` matches the messages before the last answer. A repeated answer starts at `index` and can
+    have another form. An input that ends at `index` requests the answer again.
+    """
     if index == len(entries):
         answer = [fingerprint_message(message).fingerprint for message in call.output_messages]
         if [entry.fingerprint for entry in thread.entries[thread.answer_start :]] != answer:
             thread.rewind_to(thread.answer_start)
             thread.append_call(call, [])
-        return True  # if the answer is the same, two instruments logged one call
+        return True  # if the answer is the same, two loggers recorded one call
     if entries[index].role != "assistant":
         return False
     answers = (message for entry in thread.entries[thread.answer_start :] for message in entry.messages)
@@ -351,7 +373,7 @@ def _continue_after_answer(thread: CallThread, call: LoggedCall, entries: Sequen
 
 
 def _is_sibling_agent(thread: CallThread, call: LoggedCall) -> bool:
-    """Return whether another agent can continue an answered thread: neither agent may run inside the other."""
+    """Return whether another agent can continue a thread: the thread has an answer, and the agents are not nested."""
     has_answer = any(entry.role == "assistant" for entry in thread.entries)
     first = thread.model_calls[0]
     is_nested = thread.agent_key in call.enclosing_agents or call.agent_key in first.enclosing_agents

@@ -1,7 +1,8 @@
-"""All transcript formats by name. Each row is an import path, resolved on first use.
+"""All transcript formats by name. The module of a format is imported on first use.
 
-Other packages register a format in the entry point group `thresher.transcripts`: its name, and the path of an object
-like `FORMAT` in any module here. The group `thresher.formats` also works.
+Another package registers a format as an entry point in the group `thresher.transcripts`. The name of the entry point is
+the name of the format. The value of the entry point is the path of a `TranscriptFormat`, like `FORMAT` in the modules
+of this package. The legacy group `thresher.formats` also works.
 """
 
 import warnings
@@ -62,7 +63,7 @@ def find_format(name: str) -> SourceFormat:
 
 
 def format_names(kind: Literal["wire", "transcript"] | None = None) -> list[str]:
-    """Return the names of all dialects (`wire`), all transcript formats, or both: dialects first."""
+    """Return the names of all dialects (`wire`), of all transcript formats, or of all dialects and then all formats."""
     transcripts = [*TRANSCRIPT_FORMATS, *_plugin_formats()]
     return {"wire": dialect_names(), "transcript": transcripts}.get(kind or "", [*dialect_names(), *transcripts])
 

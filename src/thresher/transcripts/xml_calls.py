@@ -2,11 +2,11 @@
 
 Models in Cline, Roo and similar agents write `<read_file><path>a.py</path></read_file>`. The next user message has a
 line `[read_file for 'a.py'] Result:` with the tool's output, the state of the editor, and a person's comments. Forge
-wraps the call: `<tool><tool_name>read_file</tool_name>…</tool>`. The parser follows those agents' rules: an element
-opens a line, a parameter ends at its first closing tag, file content ends at its last closing tag, and an element
-without a closing tag is not a call.
+wraps the call: `<tool><tool_name>read_file</tool_name>…</tool>`. The parser follows the rules of these agents: An
+element starts on a new line. A parameter ends at the first tag that closes it. The parameter `content` ends at the last
+such tag in the element, since a file can contain the tag. An element without a closing tag is not a call.
 
-All tags of a text are found in one pass and indexed by name, so the time is linear in the length of the text.
+One pass finds all tags of a text and indexes them by name, so the time is linear in the length of the text.
 """
 
 import re
@@ -39,7 +39,7 @@ WRAPPER_TAG = "tool"
 THINKING_TAGS = frozenset(("thinking", "think"))
 
 VERBATIM_PARAMETERS = frozenset(("content", "diff"))
-"""Parameters whose text is unchanged except for one line break at each end."""
+"""Parameters whose text is kept unchanged, except that one line break is removed at each end."""
 NESTED_PARAMETERS = frozenset(("args", "follow_up"))
 """Parameters that contain parameters."""
 MAX_NESTING_DEPTH = 3
@@ -101,7 +101,7 @@ class _TagIndex:
         return None
 
     def _find_parameter_end(self, outer: str, opening: int) -> int | None:
-        """Return the index of the tag that closes a parameter. File content can itself contain such a tag."""
+        """Return the index of the tag that closes a parameter: for `content`, the last such tag in the element."""
         name = self.tags[opening][2]
         closing = self.find_closing(name, opening) if name != outer else None
         stop = self.find_closing(outer, closing) if closing is not None and name == "content" else None
@@ -125,7 +125,7 @@ def _parse_value(name: str, text: str, depth: int) -> Any:
     if name in VERBATIM_PARAMETERS:
         return text.removeprefix("\n").removesuffix("\n")
     if (name in NESTED_PARAMETERS or depth) and depth < MAX_NESTING_DEPTH and text.lstrip().startswith("<"):
-        tags = _TagIndex(f"{text}</{WRAPPER_TAG}>")  # the added tag ends the fields
+        tags = _TagIndex(f"{text}</{WRAPPER_TAG}>")  # the added tag marks the end of the parameters
         fields, end = tags.parse_parameters(WRAPPER_TAG, 0, depth + 1) or ({}, 0)
         if fields and "text" not in fields and end == len(tags.tags) - 1:
             return fields
@@ -133,7 +133,7 @@ def _parse_value(name: str, text: str, depth: int) -> Any:
 
 
 def find_xml_elements(text: str, is_tool: Callable[[str], bool]) -> Iterator[XmlElement]:
-    """Yield every closed element with a matching name that opens a line or directly follows another element."""
+    """Yield every closed element with a tool's name. It must start a line or directly follow another element."""
     tags = _TagIndex(text)
     index, end = 0, 0
     while index < len(tags.tags):
@@ -212,7 +212,7 @@ MAX_CLOSING_TAG_CHARS = 40
 
 
 def parse_result_header(text: str) -> tuple[str, int] | None:
-    """Return the tool name in the header of a result, and the end of the header; None without a header."""
+    """Return the tool name in a result's header, and the index where the header ends; None if there is no header."""
     match = _RESULT_HEADER.match(text)
     if match is None or match[3]:
         return (match[3], match.end()) if match else None
@@ -224,14 +224,14 @@ def parse_result_header(text: str) -> tuple[str, int] | None:
 
 
 def is_failed_tool_answer(text: str, name: str) -> bool:
-    """Return whether a tool's output is an error. The content of a file may start like an error, but is not one."""
+    """Return whether a tool's output is an error. File content that looks like an error is no error."""
     if _FAILURE.match(text):
         return True
     return _ERROR.match(text) is not None and find_tool_kind(name).category != "file_read"
 
 
 def split_human_feedback(text: str) -> tuple[str, str]:
-    """Split a tool's output from a person's comment after it."""
+    """Return a tool's output, and the person's comment at the end; the comment can be empty."""
     closing = _HUMAN_CLOSING_TAG.search(text, max(len(text) - MAX_CLOSING_TAG_CHARS, 0))
     start = text.rfind(f"<{closing[1]}>") if closing else -1
     if start < 0:
@@ -244,7 +244,7 @@ def split_human_feedback(text: str) -> tuple[str, str]:
 
 
 class SortedUserMessage(NamedTuple):
-    """A user message, split by author."""
+    """A user message, split into tool results and other parts."""
 
     results: list[ToolResult]
     other_parts: list[Part]
@@ -253,7 +253,7 @@ class SortedUserMessage(NamedTuple):
 
 
 class _AnswerSorter:
-    """Assigns the parts of one message to the calls before it."""
+    """Assignment of the parts of a user message to the calls before the message."""
 
     def __init__(self, calls: Iterable[ToolCall]) -> None:
         self.pending_calls: dict[str, deque[ToolCall]] = defaultdict(deque)
@@ -266,7 +266,10 @@ class _AnswerSorter:
         self.other_parts: list[Part] = []
         self.authors: list[Author] = []
         self.target: ToolCall | Author = "human"
-        """Call that the next text answers, or the author of the text. `tool` means that the call is missing."""
+        """Call that the next text answers. If the text answers no call, the author of the text.
+
+        The author `tool` means that the text is a result whose call is missing.
+        """
 
     def add_part(self, part: Part) -> None:
         match part:
@@ -285,7 +288,7 @@ class _AnswerSorter:
         elif header := parse_result_header(text):
             self._select_call(header[0], "tool")
             line = text[: header[1]]
-            # A result with a person's comment comes twice, with the same header.
+            # The output and a person's comment on it can be two texts with the same header: keep one header.
             if not (isinstance(self.target, ToolCall) and self.content[self.target.id][:1] == [Text(line)]):
                 self._add_text(line)
             self._add_body(text[header[1] :].removeprefix("\n"))
@@ -296,7 +299,7 @@ class _AnswerSorter:
             self._add_body(text)
 
     def _select_call(self, name: str, default: Author) -> None:
-        """Select the oldest pending call of a tool, else its last answered call, else the author `default`."""
+        """Select the oldest pending call of a tool, else the tool's last answered call, else the author `default`."""
         pending = self.pending_calls.get(name.lower())
         call = pending.popleft() if pending else self.answered_calls.get(name.lower())
         self.target = call or default
@@ -330,7 +333,7 @@ class _AnswerSorter:
 
 
 def sort_xml_answers(parts: Iterable[Part], calls: Iterable[ToolCall]) -> SortedUserMessage:
-    """Split a user message into results for the calls before it and other parts."""
+    """Split the parts of a user message into results and other parts. `calls` are the calls before the message."""
     answers = _AnswerSorter(calls)
     for part in parts:
         answers.add_part(part)

@@ -1,1 +1,1 @@
-"""The transcript format of Google ADK."""
+"""Transcript format of Google ADK."""

@@ -25,9 +25,9 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "adk"
 REQUEST_CALL_PREFIX = "adk_request_"
-"""Prefix of the calls that ask a user for approval or credentials. Models never see them."""
+"""Prefix of the names of calls that ask a user for approval or credentials. Models never see these calls."""
 MAX_REPLAYED_MESSAGES = 1_000_000
-"""Limit for the messages that all compactions together carry over. A hostile file could repeat every message."""
+"""Maximum number of messages that the compactions of a session together carry over, against hostile files."""
 _UNDERSCORE_LETTER = re.compile(r"_([a-z])")
 
 
@@ -44,7 +44,7 @@ def either_case(value: Any, key: str) -> Any:
 
 
 class AdkMessage(NamedTuple):
-    """A message, its invocation and, for a summary, the time span that it covers."""
+    """A message with the id of its invocation. For a summary, also the time span that the summary covers."""
 
     message: Message
     invocation_id: str
@@ -58,10 +58,10 @@ class AdkMessage(NamedTuple):
 
 
 class AdkEventReader:
-    """Builds one session from its events."""
+    """Reader that builds one session from the events of the session."""
 
     def __init__(self, source: SourceFile, events: list[Any]) -> None:
-        """Start with an empty session. Generated call ids will not occur in `events`, all events of the session."""
+        """Start with an empty session. `events` are all events: generated call ids differ from the call ids in them."""
         self.source = source
         self.records: Counter[str] = Counter()
         self.entries: list[AdkMessage] = []
@@ -125,7 +125,7 @@ class AdkEventReader:
         return tuple(part for part in parsed if _is_shown_to_model(part))
 
     def _read_transcriptions(self, event: dict[str, Any], blank: Message) -> Iterator[Message]:
-        """Yield the messages of an audio transcription. Append further text of the same speaker to the last message."""
+        """Yield the messages of an audio transcription. If the speaker stays the same, extend the last message."""
         for key in ("input_transcription", "output_transcription"):
             piece = as_text(either_case(either_case(event, key), "text"))
             last = self.entries[-1].message if self.entries else None
@@ -193,7 +193,7 @@ def _covers(span: tuple[datetime, datetime], inner: tuple[datetime, datetime] | 
 
 
 def _normalize_part(part: Any) -> Any:
-    """Convert a part's keys to camel case and remove null fields."""
+    """Convert the keys of a part to camel case, and remove fields whose value is null."""
     if not isinstance(part, dict):
         return part
     plain = {to_camel_case(key): value for key, value in part.items() if value is not None}

@@ -1,9 +1,9 @@
 """Google Agent Development Kit: sessions as JSON or in SQLite, and the conversations of eval sets.
 
-A session is a list of events. An eval case is a list of invocations, each with a prompt, the tools used and the answer.
-The older test files hold queries, each with the expected tool calls and a reference answer. Expected calls never ran,
-so they have no result. Each session or eval case becomes one session. The source line of a message is the number of its
-event or invocation.
+A session is a list of events. An eval case is a list of invocations, each with a prompt, tool calls and an answer.
+The older test files have a list of queries, each with the expected tool calls and a reference answer. Expected calls
+never ran, so they have no result. Each session or eval case becomes one session. The source line of a message is the
+number of its event or invocation.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ JSON_COLUMNS = ("content", "usage_metadata", "input_transcription", "output_tran
 
 
 class AdkConversation(NamedTuple):
-    """A conversation in a file, with numbered events."""
+    """A conversation in a file. Each event has the number of its event or invocation in the file."""
 
     id: str
     events: list[tuple[int, Any]]
@@ -86,7 +86,7 @@ def _find_conversations(value: Any) -> list[AdkConversation] | None:
 
 
 def _find_conversation(value: dict[str, Any]) -> AdkConversation | None:
-    """Return the conversation in one object, or None."""
+    """Return the conversation in an object, or None if the object is not in an ADK layout."""
     if isinstance(value.get("events"), list):
         return _parse_session(value)
     if isinstance(value.get("conversation"), list):
@@ -175,7 +175,7 @@ def _is_query(row: Any) -> bool:
 
 
 def _read_database(source: SourceFile) -> list[Session]:
-    """Read every wanted session. Each session reports only the problems of its own rows."""
+    """Read every session that `source.is_wanted` accepts. Each session has only the problems of its own events."""
     if not _is_adk_database(source):
         raise ReadError(f"`{source.path}` does not have the tables of the Agent Development Kit")
     from thresher.transcripts.sqlite_source import open_read_only  # noqa: PLC0415 - imports SQLite
@@ -197,7 +197,7 @@ def _session_key(row: "Row") -> tuple[Any, ...]:
 
 
 def _sessions_by_id(connection: "Connection") -> "dict[str, Row]":
-    """Return the sessions by id. An id that several users share gets the app and user names as a prefix."""
+    """Return the sessions by id. An id that occurs several times gets the names of the app and the user as a prefix."""
     rows = connection.execute("SELECT * FROM sessions ORDER BY create_time, id").fetchall()
     shared = Counter(str(row["id"]) for row in rows)
     names = ("/".join(map(str, _session_key(row))) for row in rows)
@@ -205,7 +205,7 @@ def _sessions_by_id(connection: "Connection") -> "dict[str, Row]":
 
 
 def _event_rowids(connection: "Connection") -> dict[tuple[Any, ...], list[int]]:
-    """Return the row ids of each session's events, in order. The table lacks an index, so scan it once."""
+    """Return the row ids of each session's events, in order. Since the table has no index, scan it only once."""
     rowids: dict[tuple[Any, ...], list[int]] = {}
     query = "SELECT app_name, user_id, session_id, rowid FROM events ORDER BY timestamp, rowid"
     for *key, rowid in connection.execute(query):
@@ -214,7 +214,7 @@ def _event_rowids(connection: "Connection") -> dict[tuple[Any, ...], list[int]]:
 
 
 def _load_event(connection: "Connection", rowid: int) -> Any:
-    """Load one event. Skip the pickled actions of older builds: unpickling could run code."""
+    """Load one event. Ignore the pickled actions of older ADK versions, since unpickling could run code."""
     from thresher.transcripts.sqlite_source import decode_json_column  # noqa: PLC0415 - imports SQLite
 
     row = dict(connection.execute("SELECT * FROM events WHERE rowid = ?", (rowid,)).fetchone())

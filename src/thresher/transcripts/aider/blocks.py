@@ -1,15 +1,15 @@
 """Split an Aider chat history into blocks by author: the user, Aider, or the model.
 
-Aider appends to one Markdown file. Lines of the user have the prefix `#### `, lines of Aider the prefix `> `. Text of
-the model has no prefix, but it is also Markdown and can contain lines with either prefix. These rules identify the
-author:
+Aider appends to one Markdown file. Lines of the user have the prefix `#### `, and lines of Aider have the prefix `> `.
+Text of the model has no prefix, but it is also Markdown and can contain lines with either prefix. These rules identify
+the author:
 
-- Each line of the user or Aider ends in two spaces.
-- In an output of several lines, only the first line has the prefix, and only the last one ends in two spaces.
+- A line of the user, and an output of Aider, ends in two spaces.
+- If an output has several lines, only the first line has the prefix, and only the last line ends in two spaces.
 - Text of the model is between blank lines.
 
-If an editor removed the trailing spaces, every line that has Aider's prefix and is not in code counts as Aider's.
-Aider itself parses the file in this way.
+If an editor removed the trailing spaces, the prefix alone identifies a line of Aider. Lines in the model's code blocks,
+and lines that directly follow the model's text, are exceptions.
 """
 
 import re
@@ -26,26 +26,26 @@ HEADER = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s
 FENCE = re.compile(r"\s*(`{3,}|<(source|code|pre|codeblock|sourcecode)>)")
 """Opening fence of a code block: backticks or a tag. Aider requests tags for files that contain backticks."""
 MODE_LINE = re.compile(r"\s*-\*-.*-\*-\s*")
-"""Editor settings in the first line."""
+"""First line with settings for an editor."""
 USER_PREFIX, AIDER_PREFIX, LINE_BREAK_SUFFIX = "#### ", "> ", "  "
 AIDER_ONLY_LINE = re.compile(
     r"> (?:Tokens: |\^C|Applied edit to |Commit [0-9a-f]{7} |The LLM did not conform |Did not apply edit)"
 )
-"""Lines that only Aider writes, and only after the model's text: they end an unclosed code block."""
+"""Lines that only Aider writes, and only after the model's text. Such a line ends an unclosed code block."""
 
 _RAW_LINE_DECODER = cast("msgspec.json.Decoder[bytes]", SimpleNamespace(decode=bytes))
-"""Pass lines through: blank lines and trailing spaces are significant, and `SourceFile.lines` omits blank lines."""
+"""Decoder that returns each line unchanged. Blank lines are significant here, but `SourceFile.lines` omits them."""
 
 AiderBlockKind = Literal["user", "tool", "assistant", ""]
 
 
 class AiderRun(NamedTuple):
-    """The lines from one start of Aider to the next."""
+    """One run of Aider: the lines from one start of Aider to the next start."""
 
     started: str
     """Local start time; empty for lines before the first header."""
     first_line: int
-    """The number of the first line below the header."""
+    """Number of the first line below the header."""
     lines: list[str]
 
 
@@ -103,11 +103,11 @@ def split_aider_blocks(run: AiderRun) -> list[AiderBlock]:
 
 
 class _LineClassifier:
-    """Determines the author of each line from the lines before it."""
+    """Classifier of lines by author. Callers must classify the lines in order."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.prefix = ""
-        """Prefix of the line classified last; empty without a prefix."""
+        """Prefix of the last classified line; empty if this line has none."""
         self._lines = lines
         self._keeps_line_breaks = any(
             line.startswith((USER_PREFIX, AIDER_PREFIX)) and line.endswith(LINE_BREAK_SUFFIX) for line in lines
@@ -116,10 +116,10 @@ class _LineClassifier:
         self._closing_lines_by_fence: dict[str, list[int]] = {}
         self._kind: AiderBlockKind = ""
         self._is_output_open = False
-        """True if Aider's output continues, since its last line did not end in two spaces."""
+        """True if the last line of Aider did not end in two spaces, so that the output continues."""
         self._after_blank = True
         self._awaited_closing = ""
-        """Closing fence of the model's current code block; empty outside of code."""
+        """Fence that closes the model's current code block; empty outside of a code block."""
 
     def classify(self, index: int, line: str) -> AiderBlockKind:
         """Return the kind of block that a line belongs to; empty for a blank line between blocks."""
@@ -145,7 +145,7 @@ class _LineClassifier:
         if has_prefix and self._is_aider_line(index, line, is_ended=is_ended, after_blank=after_blank):
             self._is_output_open, self.prefix = not is_ended, AIDER_PREFIX
             return "tool"
-        # Text of the model follows a blank line; without one, the line continues an output.
+        # Text of the model follows a blank line. A line that directly follows an output continues this output.
         return "tool" if self._kind == "tool" and not after_blank else "assistant"
 
     def _is_aider_line(self, index: int, line: str, *, is_ended: bool, after_blank: bool) -> bool:
@@ -161,7 +161,7 @@ class _LineClassifier:
         return "" if opening is None else opening[1].replace("<", "</")
 
     def _is_outside_code(self, index: int) -> bool:
-        """Return whether a line is outside of the model's code. An unclosed code block ends at a line of Aider.
+        """Return whether a line is outside of the model's code blocks. A line that only Aider writes ends a code block.
 
         In a file with trailing spaces, every line counts as outside. Truncated answers, which leave a code block open,
         are common. Code that quotes a history with trailing spaces is rare.

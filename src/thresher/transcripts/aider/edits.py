@@ -1,8 +1,8 @@
 """Parse the edits in a model's answer to Aider, and their results.
 
 Aider has no tools: a model writes edits into its answer, in a layout that Aider's prompt describes. Search/replace
-blocks are recognized by their marks, applied or not. Whole files, diffs and patches count as edits only if Aider
-reports an applied edit to that file, since an answer can also show a file without editing it.
+blocks always count as edits. Whole files, diffs and patches count as edits only if Aider reports an applied edit to the
+same file, since an answer can also show a file without editing it.
 """
 
 import re
@@ -35,18 +35,18 @@ _PATCH_FILE = re.compile(r"\*\*\* (?:Update|Add|Delete) File: (.+)")
 
 
 class AiderEdit(NamedTuple):
-    """An edit and its lines in the answer."""
+    """An edit, and the range of lines that it has in the answer."""
 
     start: int
     stop: int
     anchor: int
-    """Index of the line that determines the id of the call."""
+    """Index of the line whose number is in the id of the call."""
     name: str
     arguments: dict[str, Any]
 
 
 def find_applied_files(lines: Sequence[str]) -> frozenset[str]:
-    """Return the files with an edit that Aider reports as applied."""
+    """Return the files to which Aider reports an applied edit."""
     return frozenset(match[1] for line in lines if (match := _APPLIED_EDIT.fullmatch(line)))
 
 
@@ -94,7 +94,10 @@ class _AnswerLines:
                 self.fence_lines.setdefault(line, []).append(index)
 
     def find_block_end(self, divider: int) -> int | None:
-        """Return the index of the line after the replacement text: a mark or, from some models, a second divider."""
+        """Return the index of the line that ends the replacement text, or None.
+
+        This line is a mark. Some models write a second divider instead.
+        """
         end, search, second_divider = (
             _next_after(indexes, divider) for indexes in (self.replace_marks, self.search_marks, self.divider_marks)
         )
@@ -119,7 +122,7 @@ def _next_after(indexes: Sequence[int], index: int) -> int | None:
 
 
 def _find_edits(answer: _AnswerLines, index: int) -> Iterator[AiderEdit]:
-    free, path = index, ""  # the end and the file of the previous edit
+    free, path = index, ""  # where the previous edit ends, and the file that it changes
     while index < len(answer.lines):
         line = answer.lines[index].strip()
         edits: Sequence[AiderEdit] = ()
@@ -143,8 +146,8 @@ def _find_edits(answer: _AnswerLines, index: int) -> Iterator[AiderEdit]:
 def _parse_search_replace(answer: _AnswerLines, index: int, free: int, path: str) -> Sequence[AiderEdit]:
     """Parse a search/replace block.
 
-    The name of the file is above the block. If it is missing, the block edits the file of the previous edit, or the
-    only edited file.
+    The name of the file is above the block. If the name is missing, the block changes the file of the previous edit,
+    or the only edited file.
     """
     divider = _next_after(answer.divider_marks, index)
     end = answer.find_block_end(divider) if divider is not None else None
@@ -167,7 +170,10 @@ def _join_lines(lines: Sequence[str]) -> str:
 
 
 def _find_name_before(answer: _AnswerLines, index: int, free: int) -> tuple[str, int]:
-    """Return the file name above an edit (at most three lines, fences skipped) and the first line of the edit."""
+    """Return the file name above an edit, and the index of the first line that belongs to the edit.
+
+    The name is at most three lines above the edit. Fences between the name and the edit are skipped.
+    """
     lines, start, fence_count = answer.lines, index, 0
     for before in range(index - 1, max(free, index - 3) - 1, -1):
         is_fence = _is_fence(lines[before])
@@ -184,7 +190,7 @@ def _find_name_before(answer: _AnswerLines, index: int, free: int) -> tuple[str,
 
 
 def _parse_file_name(line: str, edited_files: Collection[str]) -> str:
-    """Return the file name in a line that contains nothing else."""
+    """Return the file name in a line that contains only a file name; empty for any other line."""
     name = line.strip()
     if FENCE.match(name):
         name = name.partition(">")[2] if name.startswith("<") else name.lstrip("`")
@@ -228,7 +234,7 @@ def _parse_diff(answer: _AnswerLines, index: int) -> Sequence[AiderEdit]:
 
 
 def _parse_hunks(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Parse hunks as search/replace pairs, since models invent line numbers."""
+    """Parse hunks as search/replace pairs, since the line numbers that models write are often wrong."""
     hunks: list[tuple[list[str], list[str]]] = [([], [])]
     for line in lines:
         if line.startswith("@@"):
@@ -283,7 +289,7 @@ def _edited_paths(call: ToolCall) -> list[str]:
 
 
 def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[str]:
-    """Return the ids of the edits that Aider quotes as failed. If Aider names no file, all edits failed."""
+    """Return the ids of the calls whose edits failed, as Aider reports. If Aider names no file, all edits failed."""
     refused_per_file = Counter(match[1] for line in lines if (match := _NO_MATCH.fullmatch(line)))
     if not refused_per_file:
         return {call.id for call in calls}
@@ -305,5 +311,5 @@ def _find_refused_calls(calls: Sequence[ToolCall], lines: Sequence[str]) -> set[
 
 
 def _strip_whitespace(text: str) -> str:
-    """Return a text without whitespace, since Aider's quotes lose some."""
+    """Return a text without whitespace, since the whitespace in Aider's quotes can differ from the model's text."""
     return "".join(text.split())

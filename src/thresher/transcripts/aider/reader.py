@@ -3,7 +3,7 @@
 Only the start of a run has a time, in an unknown time zone. The session id derives from this time and stays the same
 while the file grows. Aider's output before the first prompt (version, models, files) becomes metadata of the session.
 Later output contains the results of the edits in the previous answer. The rest of this output, such as the output of a
-command, becomes a message. Commands such as `/ask` repeat the question; the reader keeps it once.
+command, becomes a message. Aider writes the question of a command such as `/ask` twice; the reader keeps it once.
 """
 
 import glob
@@ -92,7 +92,7 @@ def _build_session(source: SourceFile, run: AiderRun) -> Session:
 
 
 class _RunReader:
-    """Collects the messages and metadata of one run."""
+    """Reader that collects the messages and metadata of one run."""
 
     def __init__(self, source: SourceFile) -> None:
         self._file = source.file
@@ -104,7 +104,7 @@ class _RunReader:
         self.project_folder = ""
 
     def read_block(self, block: AiderBlock, following: AiderBlock | None) -> None:
-        """Read a block. The next block shows which edits Aider applied."""
+        """Read a block. The block `following` shows which edits Aider applied."""
         self.records[block.kind] += 1
         match block.kind:
             case "user":
@@ -157,7 +157,7 @@ class _RunReader:
         return True
 
     def _assign_usage(self, usage: Usage) -> None:
-        """Set the usage of the answer right before it, if there is one."""
+        """Set the usage of the last message, if this message is an answer without a usage."""
         last = self.messages[-1] if self.messages else None
         if last and last.role == "assistant" and last.usage is None:
             self.messages[-1] = replace(last, usage=usage)
@@ -171,7 +171,7 @@ def _command_argument(text: str) -> str:
 
 def _parse_usage(match: re.Match[str]) -> Usage:
     sent, written, cached, received = (_parse_token_count(group) for group in match.groups(default="0"))
-    # Some versions count cached tokens as sent. In others, the cached tokens can exceed the sent tokens.
+    # Some versions count cached tokens as sent. In other versions, the cached tokens can exceed the sent tokens.
     uncached = sent - written if written <= sent else sent
     return Usage(uncached - cached if cached <= uncached else uncached, received, cached, written)
 
@@ -186,7 +186,7 @@ def _parse_token_count(text: str) -> int:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match the header of a run, in the first line or after lines of an earlier run."""
+    """Match the header of a run, in the first two lines or after lines of an earlier run."""
     if source.is_database:
         return 0
     is_first, is_quoted = True, False

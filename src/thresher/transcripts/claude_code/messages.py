@@ -1,8 +1,8 @@
 """Build messages from the records of a Claude Code file.
 
-Claude Code writes one line per content block of an API message. Lines with the same `message.id` are merged at the
-position of the first. Each line has the usage up to that line, so the largest usage counts. Results of parallel calls,
-one per line, are merged into one message, as in the API request.
+Claude Code writes one line per content block of an API message. Lines with the same `message.id` become one message at
+the position of the first line. Each line has the usage up to that line, so the reader uses the largest usage. Results
+of parallel calls are on separate lines. They become one message, as in the API request.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
 
 
 class _MessageDraft(Struct, frozen=True, gc=False):
-    """A message with the lines merged so far."""
+    """A message under construction, with the content of the lines that already belong to it."""
 
     first_node: ClaudeNode
     api_message: ClaudeMessage
@@ -51,7 +51,7 @@ def resolve_message_id(node: ClaudeNode) -> str:
 
 
 def build_claude_messages(nodes: Sequence[ClaudeNode], source: SourceFile) -> tuple[Message, ...]:
-    """Merge records, in order, into messages."""
+    """Convert records to messages, and merge the records of the same message. Keep the order."""
     drafts: list[_MessageDraft] = []
     by_id: dict[str, _MessageDraft] = {}
     for node in nodes:

@@ -3,9 +3,10 @@
 - An API message can span several lines. The reader merges them by `message.id`, even if they are not consecutive.
 - The parent of each result is the line of its call. After parallel calls, only one result is on the path from root to
   leaf. The reader adds the other results by `tool_use_id`, and the other lines of the same message by `message.id`.
-- A compaction starts a new root. Each root is a segment, linked by the boundary's `logicalParentUuid`.
+- A compaction starts a new root, and each root begins a segment. `logicalParentUuid` of the root names a record at the
+  end of the previous segment.
 - Sub-agents have four layouts: inline (`isSidechain`), progress records, `agent-<id>.jsonl` next to the session, and
-  files in `<session>/subagents/`. The agent id identifies a sub-agent, since all of them share the session's id.
+  files in `<session>/subagents/`. The agent id identifies a sub-agent, since all sub-agents share the session's id.
 - Text typed while the model works is in an attachment (`queued_command`), or only in records of the prompt queue.
 """
 
@@ -52,7 +53,7 @@ _SIDE_RECORD_DECODER = msgspec.json.Decoder(ClaudeSideRecord)
 
 
 class ClaudeScan:
-    """Facts collected in one pass over a file."""
+    """Facts about a session, collected in one pass over the file."""
 
     def __init__(self) -> None:
         """Start with an empty scan."""
@@ -64,10 +65,10 @@ class ClaudeScan:
         self.progress_nodes: dict[str, list[ClaudeNode]] = {}
         """Messages of sub-agents from progress records, by agent id."""
         self.spawned_by: dict[str, str] = {}
-        """Agent id → the tool call that started it."""
+        """Agent id → id of the tool call that started the agent."""
         self.steering_prompts: list[ClaudeNode] = []
         self.spill_file_names: dict[str, str] = {}
-        """Tool call → name of the file with the full output."""
+        """Id of a tool call → name of the file with the full output."""
         self.session_ids: list[str] = []
         self.forked_from = ""
 
@@ -141,7 +142,7 @@ def _note_session_fields(facts: ClaudeScan, row: ClaudeRecord, record: bytes) ->
 
 
 def _find_spill_file_name(row: ClaudeRecord) -> str:
-    """Return the name of the file with a long output, from the metadata or the excerpt of the result."""
+    """Return the name of the file with a long output. The metadata or the text of the result names this file."""
     text = row.toolUseResult.persistedOutputPath
     if not isinstance(text, str):
         text = plain_result_text(row.message)
@@ -167,7 +168,7 @@ def _note_progress(facts: ClaudeScan, node: ClaudeNode) -> None:
 def _note_queue_operation(
     facts: ClaudeScan, queue: list[tuple[str, int]], note: ClaudeSideRecord, node: ClaudeNode
 ) -> None:
-    """Update the prompt queue. A prompt that `remove` takes from the queue went to the model during a turn."""
+    """Update the prompt queue. The operation `remove` means that the model received the prompt during a turn."""
     match note.operation:
         case "enqueue" if isinstance(note.content, str):
             queue.append((note.content, node.line))
@@ -272,7 +273,7 @@ def _read_inline_subagents(source: SourceFile, facts: ClaudeScan, shown: Sequenc
 def _find_agent_files(path: Path, agent: str) -> list[Path]:
     name = f"agent-{Path(agent).name}.jsonl"
     candidates = [path.parent / name, path.parent / path.name.split(".")[0] / "subagents" / name]
-    return [file for file in candidates if os.path.isfile(file)]  # noqa: PTH113 - a name that is too long is not an error
+    return [file for file in candidates if os.path.isfile(file)]  # noqa: PTH113 - `isfile` raises no error for a name that is too long
 
 
 def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Session]:
@@ -293,7 +294,7 @@ def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Sess
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a record of a known type with a session id, a title that names a leaf, or a file snapshot."""
+    """Match a record with a session id, a title that names a leaf record, or a file snapshot."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("type"), str):
             if "sessionId" in row and ("uuid" in row or row["type"] in _RECORD_TYPES):

@@ -1,8 +1,8 @@
 """Decode the records of a Claude Code file.
 
-Nearly all lines contain only blocks of four types with documented fields. The strict decoder reads these directly into
-structs, which is fast and keeps the exact text of arguments. The lenient decoder reads all other lines; their blocks
-stay plain values.
+Nearly all lines contain only blocks of four types with documented fields. The strict decoder reads these lines directly
+into structs, which is fast and keeps the exact text of arguments. The lenient decoder reads all other lines. The blocks
+of these lines stay plain values.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ ClaudeBlock = TextBlock | ThinkingBlock | CallBlock | ResultBlock
 
 
 class CacheWriteTiers(Struct, gc=False):
-    """Cache writes by lifetime."""
+    """Tokens written to the prompt cache, by lifetime of the cache entry."""
 
     ephemeral_1h_input_tokens: Any = 0
 
@@ -138,7 +138,7 @@ LENIENT_DECODER = msgspec.json.Decoder(ClaudeRecord)
 
 
 def normalize_claude_record(row: ClaudeRecord) -> None:
-    """Normalize a leniently decoded record to the strict schema."""
+    """Convert the nested values of a leniently decoded record to the structs of the strict schema."""
     row.message = normalize_claude_message(row.message)
     row.toolUseResult = _struct_from_fields(ClaudeResultNote, row.toolUseResult)
     row.data = _struct_from_fields(SubagentProgress, row.data)
@@ -153,7 +153,7 @@ def _struct_from_fields(kind: type[Struct], value: Any) -> Any:
 
 
 def normalize_claude_message(message: Any) -> ClaudeMessage | None:
-    """Normalize a leniently decoded message to the strict schema."""
+    """Convert a leniently decoded message to the structs of the strict schema; return None if it is no object."""
     if not isinstance(message, dict):
         return None
     content, usage = message.get("content"), _struct_from_fields(ClaudeUsage, message.get("usage"))
@@ -164,7 +164,7 @@ def normalize_claude_message(message: Any) -> ClaudeMessage | None:
 
 
 class ClaudeSideRecord(Struct, gc=False):
-    """A record outside of the tree: a title, or an operation of the prompt queue."""
+    """A record outside of the tree: a title, or an operation on the queue of prompts."""
 
     timestamp: Any = None
     operation: Any = None
@@ -207,7 +207,7 @@ def answered_call_id(message: ClaudeMessage | None) -> str:
 
 
 def plain_result_text(message: ClaudeMessage | None) -> str:
-    """Return the text of the result in a user record, if its content is text."""
+    """Return the text of the result in a user record; empty if the result's content is not a text."""
     for block in message.content if message is not None and type(message.content) is list else ():
         if type(block) is ResultBlock:
             return block.content

@@ -69,7 +69,9 @@ def _find_previous_leaf(
     if root.parent is not None and root.parent not in parents:
         what = f"the parent {root.parent} of a record is not in this file"
         source.report(
-            what, "linked to the record before it" if earlier else "read as the start of the session", root.line
+            what,
+            "linked to an earlier record" if earlier else "read as the start of the session",
+            root.line,
         )
     logical_parent = as_text(root.row.logicalParentUuid)
     ids = trace_path(logical_parent, parents)[0] if logical_parent else []
@@ -77,9 +79,9 @@ def _find_previous_leaf(
 
 
 class _OffPathNodes:
-    """Finds lines that are not on a path but belong to messages on the path.
+    """Records outside of a path that may still belong to messages on the path.
 
-    Parallel calls fork the tree: the parent of each result is its own call's line, and only one result has children.
+    Parallel calls fork the tree. The parent of a result is the line of its call, and only one result has children.
     """
 
     def __init__(self, nodes: Iterable[ClaudeNode]) -> None:
@@ -93,7 +95,10 @@ class _OffPathNodes:
         self.by_message.pop("", None)
 
     def restore_to_path(self, path: list[ClaudeNode], remaining: dict[str, ClaudeNode]) -> list[ClaudeNode]:
-        """Add the missing lines of the messages on a path, and the results of their calls. Return all in file order."""
+        """Add the missing lines of the messages on a path, and the results of the calls in these messages.
+
+        Return the records in file order.
+        """
         assistant_nodes = [node for node in path if node.row.type == "assistant"]
         ids = dict.fromkeys(as_text(node.row.message.id) for node in assistant_nodes)
         restored = [node for id_ in ids for node in self.by_message.get(id_, ()) if node.id in remaining]
@@ -109,7 +114,7 @@ class _OffPathNodes:
 def _place_unrepeated_prompts(
     steering: Sequence[ClaudeNode], paths: Sequence[Sequence[ClaudeNode]]
 ) -> dict[int, list[ClaudeNode]]:
-    """Return the queued prompts that no other record repeats, by segment index."""
+    """Return the queued prompts whose text no record on the paths repeats, by the index of their segment."""
     if not steering or not paths:
         return {}
     texts = {text for path in paths for node in path for text in record_texts(node.row)}

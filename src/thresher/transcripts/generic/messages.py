@@ -1,7 +1,7 @@
-"""Build messages from a list of rows: find the speaker of each row, and the code that a terminal ran.
+"""Build messages from a list of rows. Determine the speaker of each row, and find code that a terminal ran.
 
-A list that matches a dialect is parsed as that dialect. In any other list, a speaker has a role, is one of several
-named agents, or is one of two who take turns.
+A row is a message as the file encodes it. A list that matches a dialect is parsed as that dialect. In any other list, a
+speaker has a role, is one of several named agents, or is one of two speakers who take turns.
 """
 
 import re
@@ -29,7 +29,7 @@ from thresher.transcripts.pairing import pair_chat_messages
 from thresher.transcripts.source import SourceFile
 
 DIALECT_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "model"))
-"""Roles in the dialects."""
+"""Roles that the dialects use for messages."""
 
 
 class GenericChat(NamedTuple):
@@ -45,7 +45,7 @@ class GenericChat(NamedTuple):
     id: str = ""
     started: datetime | None = None
     calls: tuple[list[Any], ...] = ()
-    """Calls as Python source, one list per turn. If there are any, each row is a list with the messages of a turn."""
+    """Calls as Python source, one list per turn. If there are calls, each row is a list with the messages of a turn."""
 
     def row_line_number(self, number: int) -> int:
         """Return the line number of a row; `number` counts from 1. In a document, return `number` itself."""
@@ -96,7 +96,7 @@ def _build_system_message(metadata: Mapping[str, Any]) -> Message | None:
 
 
 def _build_turns(talk: GenericChat) -> Iterator[Message]:
-    """Yield each turn: a person's messages, and the calls that answer them."""
+    """Yield the messages of each turn: a person's messages, and one message with the expected calls."""
     for turn, calls in zip(talk.rows, talk.calls, strict=True):
         yield from (parse_lenient_row(row, parse_speaker(row)) for row in turn)
         parsed = (parse_python_call(call) for call in calls if isinstance(call, str))
@@ -127,7 +127,7 @@ def _read_lenient_rows(talk: GenericChat, source: SourceFile) -> list[Message]:
 
 
 def _assign_speakers(rows: list[dict[str, Any]], metadata: Mapping[str, Any]) -> list[tuple[Speaker, str]]:
-    """Return the speaker of each row, and a label with the agent's name if there are several agents."""
+    """Return the speaker and a label for each row. With several agents, the label is the agent's name, else empty."""
     speakers = [parse_speaker(row) for row in rows]
     if not any(who.role in ("user", "assistant") for who in speakers):
         return _assign_unnamed_roles(rows, speakers)
@@ -146,7 +146,10 @@ def _display_name(who: Speaker) -> str:
 
 
 def _assign_unnamed_roles(rows: list[dict[str, Any]], speakers: list[Speaker]) -> list[tuple[Speaker, str]]:
-    """Assign roles to rows without roles: the first speaker is the user. Without names, two speakers take turns."""
+    """Assign roles to rows without roles: the first speaker is the user.
+
+    If a name is missing, two speakers take turns.
+    """
     names = [who.name or text_at(row, "id") for who, row in zip(speakers, rows, strict=True)]
     if not all(names):
         names = [str(number % 2) for number in range(len(rows))]
@@ -159,7 +162,7 @@ _RUNNABLE_LANGUAGES = {"python": _PYTHON, "py": _PYTHON, "sh": _SHELL, "bash": _
 
 
 def _with_code_call(message: Message) -> Message:
-    """Convert the only runnable code block in a message to a call, since the next row has the output."""
+    """Convert the only runnable code block in a message to a call. The next row has the output of this code."""
     parts: list[Part] = []
     for part in message.parts:
         blocks = list(_CODE_BLOCK.finditer(part.text)) if isinstance(part, Text) else []

@@ -1,15 +1,15 @@
 """Read lists of messages from files of unknown origin, with various field names.
 
 The reader searches a document or a line for such lists, up to a small depth and only under known keys. A list that
-matches a dialect is parsed as that dialect, any other list row by row (`lenient_parser`). A list of lists is one
-conversation in turns or several conversations, depending on the key of the list.
+matches a dialect is parsed as that dialect. Any other list is parsed row by row (`lenient_parser`). Depending on its
+key, a list of lists is one conversation in turns, or several conversations.
 
 If several agents speak, the reader adds a text part with the name of the agent, such as `[WebSurfer]`, at the start of
 each message. A person, a search and a model can then tell the agents apart. The message's id also includes the name.
 
-A log of model requests and responses, one per line, comes from a proxy or a harness. Each request repeats the whole
-history, so the lines of one conversation are stitched together (`stitching`). A response is in the line of its request
-or in a later one.
+A file can also be a log that a proxy or a harness writes, with one request or response per line. Each request repeats
+the whole history, so `stitching` groups the requests into conversations. A response can also be in the line of its
+request.
 """
 
 import re
@@ -73,10 +73,10 @@ CONVERSATION_LIST_KEYS = (
 )
 """Keys of a list of conversations."""
 DIALOGS = ("dialog", "dialogue")
-"""Keys of a dialog of two people who take turns, with or without names."""
+"""Keys of a dialog: a list of texts in which two people take turns, with or without names."""
 MAX_SEARCH_DEPTH = 4
 SNIFFED_ROWS = 40
-"""Maximum number of rows to sample when detecting the kind of a list."""
+"""Maximum number of rows that the reader tests to detect what a list contains."""
 _IDS = (
     *("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "id", "uuid"),
     *("question_id", "question_ID", "task_id", "instance_id", "scenarioId"),
@@ -123,7 +123,7 @@ def _find_conversations_in_object(value: dict[str, Any], depth: int) -> Iterator
 
 
 def _with_ids_and_dates(talks: Iterator[GenericChat], metadata: dict[str, Any]) -> Iterator[GenericChat]:
-    """Add the ids and dates that LongMemEval has in separate lists."""
+    """Add the ids and dates of conversations, which LongMemEval stores in separate lists."""
     ids, dates = list_at(metadata, "haystack_session_ids"), list_at(metadata, "haystack_dates")
     for talk, id_, date in zip_longest(talks, ids, dates):
         if talk:
@@ -131,7 +131,7 @@ def _with_ids_and_dates(talks: Iterator[GenericChat], metadata: dict[str, Any]) 
 
 
 def _is_message_list(value: Any, key: str = "") -> bool:
-    """Return whether a value is a list with at least two messages and known speakers."""
+    """Return whether a value is a list of messages: at least two rows, and at least half of all rows, are messages."""
     sample = as_list(value)[:SNIFFED_ROWS]
     rows = [row for row in sample if isinstance(row, dict)]
     if key in DIALOGS and len(rows) > 1 and all(isinstance(row.get("text"), str) for row in rows):
@@ -200,7 +200,7 @@ def _read_sessions(source: SourceFile) -> Iterator[Session]:
 
 
 def _read_lines(source: SourceFile) -> Iterator[Session]:
-    """Read one conversation per line, or one per file if the lines are messages."""
+    """Read each conversation in a line as a session. Lines that are single messages form one more session."""
     rows, lines = [], []
     for line, _, value in source.records(_ANY):
         sessions = [_build_session(source, talk._replace(line=line)) for talk in _find_conversations(value)]
@@ -242,7 +242,7 @@ def _build_session(source: SourceFile, talk: GenericChat) -> Session:
 
 
 def _speaker_label(row: Any) -> str:
-    """Return the word for the speaker of a row."""
+    """Return the label under which a row is counted: the word for its speaker, or `turn` for a list."""
     if isinstance(row, list):
         return "turn"
     return parse_speaker(row).word or "?" if isinstance(row, dict) else "?"
@@ -293,7 +293,7 @@ def _read_request_log(source: SourceFile) -> Iterator[Session]:
 
 
 def _pair_requests(source: SourceFile) -> Iterator[LoggedCall]:
-    """Yield each request with its response, if one precedes the next request."""
+    """Yield each request with its response. A request has no response if the next request comes first."""
     request: tuple[int, dict[str, Any], Any] | None = None
     others = 0
     for line, _, row in source.records(_ANY):
@@ -336,7 +336,7 @@ def _build_call(line: int, body: dict[str, Any], start: Any, response: dict[str,
 
 
 def _sniff(source: SourceFile) -> int:
-    """Return 1 for messages that match no dialect, so that any other format takes precedence."""
+    """Return 1 for a request log or messages that match no dialect: any other format takes precedence."""
     if source.document is None and _is_request_log(source.head):
         return 1
     talk = _first_conversation(source)

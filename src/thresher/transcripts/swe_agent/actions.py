@@ -1,7 +1,7 @@
 """Parse the commands that a model writes as text for SWE-agent into a tool name and arguments.
 
-SWE-agent's shell has a few commands of its own to open, scroll, search and edit files. An edit changes the open file
-without naming it, so the reader passes the name. Any other text is a shell command.
+SWE-agent's shell has a few commands of its own to open, scroll, search and edit files. An edit changes the open file.
+The command does not name this file, so the reader passes the name. Any other text is a shell command.
 """
 
 import re
@@ -24,7 +24,7 @@ COMMAND_PARAMETERS: dict[str, tuple[str, ...]] = {
 """Parameter names of the commands with positional arguments."""
 SHELL = "bash"
 MAX_COMMAND_CHARS = 50_000
-"""Maximum length of a command to split into words. A longer command counts as a shell command."""
+"""Size limit for splitting a command into words. Except for `edit`, a longer command counts as a shell command."""
 EXIT_COMMAND = re.compile(r"exit_\w+")
 """Command with which the harness or the model ends a run."""
 _OPERATORS = frozenset(("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1"))
@@ -69,7 +69,7 @@ def is_refused_observation(name: str, observation: str) -> bool:
 
 
 def _split_words(command: str) -> list[str] | None:
-    """Split one command into words. Return None if it has shell operators, is not valid or is too long."""
+    """Split one command into words. Return None if the command has shell operators, is not valid or is too long."""
     try:
         words = shlex.split(command) if len(command) < MAX_COMMAND_CHARS else []
     except ValueError:
@@ -86,13 +86,17 @@ def _parse_named_command(name: str, words: list[str] | None, open_file: str) -> 
         if not _NUMBER.fullmatch(given[key]):
             return None
         given[key] = int(given[key])
-    if name == "open" and "path" in given:  # the command shows only a window of the file
+    if name == "open" and "path" in given:  # the command shows only some lines of the file
         given.setdefault("line_number", 1)
     return {"path": open_file, **given} if name == "insert" and open_file else given
 
 
 def _parse_edit(rest: str, open_file: str) -> dict[str, Any]:
-    """Parse `edit 1:5` or `edit` (between cursors) and the new lines below, or `edit search replace` (since 1.0)."""
+    """Parse the arguments of `edit`.
+
+    The command is `edit 1:5` or `edit` (the lines between the cursors), with the new text in the lines below. Since
+    1.0, the command can also be `edit search replace`.
+    """
     given: dict[str, Any] = {"path": open_file} if open_file else {}
     first, _, text = rest.partition("\n")
     lines = _LINE_RANGE.search(first)

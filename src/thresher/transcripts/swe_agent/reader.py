@@ -1,14 +1,14 @@
-"""SWE-agent: one JSON document per run (`.traj`), with the conversation under `history`, each step under `trajectory`.
+"""SWE-agent: one JSON document (`.traj`) per run, with the conversation in `history` and the steps in `trajectory`.
 
-A model without tools writes its command as text: a thought and an action. The reader converts them to text and a call;
-the next user message is the result. Later versions also record the API's tool calls. Demonstrations at the start of the
-history have the harness as their author.
+A model without tools writes a thought and an action as text. The reader converts the action to a call, and the next
+user message to the call's result. Later versions also record the API's tool calls. The author of demonstrations at the
+start of the history is the harness.
 
-A step that the model had to retry is only in the trajectory, so it becomes a rewound branch. If an agent makes several
-attempts, the file has all attempts, and the history of the chosen attempt.
+A step that the model had to retry is in the trajectory, but not in the history. The reader adds it as a rewound branch.
+If an agent makes several attempts, the file has every attempt, and the history of the chosen attempt once more.
 
 A document has no lines. The line of a message is the number of the message in the history or, in a branch of retried
-steps, the number of the step. The file has a token count for the whole run only.
+steps, the number of the step. The file has token counts only for the whole run.
 """
 
 import re
@@ -35,7 +35,7 @@ NAME = "swe-agent"
 NON_MODEL_NAMES = frozenset(("replay", "human", "human_thought", "instant_empty_submit"))
 """Model names of runs without a model: a person or an old run provides the answers."""
 MAX_RETRIED_STEPS = 20
-"""Maximum number of steps to search for the step that matches a message."""
+"""Maximum number of steps that the reader searches for the step that matches a message."""
 _OPEN_FILE = re.compile(r"^\(Open file: ([^\n]+)\)$", re.MULTILINE)
 _NO_OPEN_FILE = ("n/a", "")
 _HARNESS_EXIT = re.compile(r"Exit(?:ing)? due to ")
@@ -50,7 +50,7 @@ class SweAgentStep(NamedTuple):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Open file and working directory: before the step or, since 1.0, after the step.
+        """Open file and working directory before the step. Since 1.0, the state after the step.
 
         Older versions store the state as JSON text.
         """
@@ -100,7 +100,7 @@ def _read(source: SourceFile) -> list[Session]:
 def _select_attempt(
     document: dict[str, Any], attempts: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
-    """Return the chosen attempt (by default the last one), and the other attempts with their numbers."""
+    """Return the chosen attempt (by default the last one), and each other attempt with its number."""
     best = value_at(document, "info", "best_attempt_idx")
     has_rows = bool(list_at(document, "history") or list_at(document, "trajectory"))
     chosen = best if type(best) is int and has_rows else len(attempts) - 1
@@ -125,7 +125,7 @@ def _make_title(history: History) -> str:
 
 
 class SweAgentReader:
-    """Converts a history to messages, and matches the messages with the steps of the trajectory."""
+    """Reader that converts a history to messages, and matches the messages with the steps of the trajectory."""
 
     def __init__(self, source: SourceFile, run: dict[str, Any], prefix: str = "") -> None:
         """Prepare to read a run. Every id starts with `prefix`, which is empty for the chosen attempt."""
@@ -199,7 +199,7 @@ class SweAgentReader:
         return Message("assistant", parts, author=author, model=self._model if author == "model" else "")
 
     def _parse_calls(self, item: dict[str, Any], action: str, number: int) -> dict[str, ToolCall]:
-        """Return calls with unique ids, by original id."""
+        """Return the calls of a message by original id. The id of each call is unique in the session."""
         calls: dict[str, ToolCall] = {}
         for position, wire in enumerate(map(as_dict, list_at(item, "tool_calls")), 1):
             given, name = text_at(wire, "id"), text_at(wire, "function", "name")
@@ -230,10 +230,11 @@ class SweAgentReader:
         return Message("tool", (result,), author="harness" if is_demo else "tool")
 
     def _match_step(self, item: dict[str, Any]) -> SweAgentStep | None:
-        """Return the step that matches a message. The steps before it were retried and become branches."""
+        """Return the step that matches a message. The steps that this match skips were retried and become branches."""
         ahead = range(self._next_step, min(self._next_step + MAX_RETRIED_STEPS, len(self.steps)))
         exact = (n for n in ahead if self.steps[n].matches_row(item, "action", "thought"))
-        by_action = (n for n in ahead[:1] if self.steps[n].matches_row(item, "action"))  # thoughts may be hand-edited
+        # A person may have edited the thought.
+        by_action = (n for n in ahead[:1] if self.steps[n].matches_row(item, "action"))
         match = next(chain(exact, by_action), None)
         if match is None:
             return None
@@ -264,7 +265,7 @@ class SweAgentReader:
 
 
 def _history_from_steps(steps: Sequence[SweAgentStep]) -> list[Any]:
-    """Build the history of a trajectory without one."""
+    """Build a history from the steps of a run, for a file without a history."""
     rows: list[Any] = [item for item in (steps[0].query if steps else []) if as_dict(item).get("role")]
     for step in steps:
         fields = {key: step.record.get(key) for key in ("thought", "action", "thinking_blocks")}
@@ -314,7 +315,7 @@ FORMAT = TranscriptFormat(
     "SWE-agent",
     _sniff,
     _read,
-    layouts="`.traj`, with commands as text or as tool calls; several attempts in one",
+    layouts="`.traj`, with commands as text or as tool calls; several attempts in one file",
     holds=("thinking", "edits", "rewinds"),
     seen="0.x and 1.0",
 )
