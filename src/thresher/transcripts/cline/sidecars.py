@@ -54,7 +54,7 @@ class ClineSidecars(NamedTuple):
     title: str = ""
     parent: str = ""
     is_child: bool = False
-    """True if the parent started this session. False if this session is a fork of the parent."""
+    """True if the parent started this session. A fork has a parent that did not start it."""
     version: str = ""
     model: str = ""
     models: tuple[tuple[datetime, str], ...] = ()

@@ -52,7 +52,7 @@ class CopilotAgent:
         return known is not None and known.parts != message.parts
 
     def begin_segment(self, *first: Message, kept: int | None = None) -> None:
-        """Start a segment with the messages `first`. Unless `kept` is None, carry over the messages from this index on."""
+        """Start a segment with the messages `first`. If `kept` is an index, carry over the messages from there on."""
         carried = mark_carried(self.messages[kept:]) if kept is not None else []
         self.segments.append(self._visible_messages())
         self.system_prompt = replace(self.system_prompt, carried=True) if self.system_prompt else None

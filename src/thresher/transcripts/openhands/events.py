@@ -125,8 +125,8 @@ def name_openhands_event(event: dict[str, Any]) -> str:
 def parse_openhands_event(event: dict[str, Any], model_info: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
     """Yield the facts of an event.
 
-    `has_spoken` is True if the model has already answered. The parser uses this to infer the author of a message without
-    a source.
+    `has_spoken` is True if the model has already answered. The parser uses this to infer the author of a message
+    without a source.
     """
     if isinstance(event.get("kind"), str):
         yield from _parse_sdk_event(event, model_info)
