@@ -390,7 +390,7 @@ def test_calls_without_a_unique_id_get_one(tmp_path: Path) -> None:
         ("call-4-1", "d"),
     ]
     assert len(history.orphans) == 1
-    assert [problem.what for problem in session.problems] == ["2 calls have no unique ID"]
+    assert [problem.what for problem in session.problems] == ["2 calls have no unique id"]
 
 
 def test_messages_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:

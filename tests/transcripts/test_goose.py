@@ -519,7 +519,7 @@ def test_calls_and_messages_with_the_same_id_get_unique_ids(tmp_path: Path) -> N
     answers = {result.call_id: result.text for message in session.history for result in message.results}
     assert answers == {"call_0": "one", "call-3-1": "two"}
     assert session.history.orphans == ()
-    assert [problem.what for problem in session.problems] == ["3 messages and calls have no unique ID"]
+    assert [problem.what for problem in session.problems] == ["3 messages and calls have no unique id"]
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

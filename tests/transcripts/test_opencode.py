@@ -72,7 +72,7 @@ def test_calls_with_the_same_id_get_unique_ids(tmp_path: Path) -> None:
         "own": "four",
     }
     assert [one.id for one in session.history if one.role != "tool"] == ["message-1", "message-2", "msg_3"]
-    assert problem_texts(session) == ["2 messages and 3 calls have no unique ID"]
+    assert problem_texts(session) == ["2 messages and 3 calls have no unique id"]
 
 
 def pairs(session: th.Session) -> Iterator[tuple[ToolCall, Any]]:
@@ -217,7 +217,7 @@ def test_the_number_of_carried_messages_is_limited(tmp_path: Path) -> None:
     session = read(tmp_path, *rows)
     assert session.compactions == 60
     assert sum(map(len, session.segments)) < 10 * len(rows) + 100
-    assert [problem.done for problem in session.problems] == ["the last ones keep none"]
+    assert [problem.done for problem in session.problems] == ["the last compactions keep none"]
 
 
 def test_a_sub_agents_prompt_has_a_model_as_author(tmp_path: Path) -> None:

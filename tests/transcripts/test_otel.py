@@ -767,7 +767,7 @@ def test_malformed_spans_are_skipped(tmp_path: Path) -> None:
 def test_spans_without_a_model_call_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(as_export([span(1, fields={"http.method": "GET"})])))
-    with pytest.raises(UnknownFormatError, match="1 spans, and no messages"):
+    with pytest.raises(UnknownFormatError, match="1 spans, but no model messages"):
         th.read(path)
     path.write_text(json.dumps([span(1, fields={"http.method": "GET"})]))
     assert th.sniff(path) is None

@@ -1,11 +1,12 @@
 """ATIF: Harbor's Agent Trajectory Interchange Format, versions 1.0 to 1.7, one JSON document per run.
 
-An agent step is one model call with the results of its tool calls. A result without a call ID, such as a terminal's
-output, answers the last open call. A system step that replaces the context starts a segment. The segment begins with
-the step's summary or, if it has none, with the text of the next user step. Steps copied from an earlier run become
-carried messages.
+An agent step is one model call with the results of its tool calls. A result without a call id, such as a terminal's
+output, answers the step's last open call. A system step that replaces the context starts a segment. The segment begins
+with the step's summary or, if the step has none, with the text of the next user step. Steps copied from an earlier run
+become carried messages.
 
-A sub-agent's run is embedded in the document or stored in a file next to it. Source lines are step numbers.
+A sub-agent's run is embedded in its parent's document or stored in a file of the same folder. The line of a source
+location is the step's number.
 """
 
 import re
@@ -24,9 +25,9 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "atif"
 MAX_SUBAGENT_DEPTH = 8
-"""Maximum nesting of sub-agents."""
+"""Maximum depth of nested sub-agents."""
 _CONTINUATION_ID = re.compile(r"(.+?)-cont-(\d{1,6})")
-"""Pattern of the ID that Harbor's own agent gives to a run that continues another run."""
+"""Pattern of the session id that Harbor's own agent gives a run that continues another run."""
 
 
 class AtifKin(NamedTuple):
@@ -35,7 +36,7 @@ class AtifKin(NamedTuple):
     parent: str
     call_id: str
     fallback_id: str
-    """Session ID to use if the run has no ID."""
+    """Session id to use if the run has no id."""
     depth: int
     is_embedded: bool
     """True if the run is part of its parent's document."""
@@ -98,7 +99,7 @@ class AtifRunReader:
         """Yield the sessions of embedded sub-agents, then the sessions in files that the steps reference."""
         if depth > MAX_SUBAGENT_DEPTH and (delegated or document.get("subagent_trajectories")):
             source.report(
-                f"sub-agents are nested more than {MAX_SUBAGENT_DEPTH} levels deep", "deeper ones are skipped"
+                f"sub-agents are nested more than {MAX_SUBAGENT_DEPTH} levels deep", "deeper sub-agents are skipped"
             )
             return
         callers = {text_at(ref, "trajectory_id"): call for ref, call in delegated}
@@ -140,7 +141,7 @@ def _first_string(values: Any) -> str:
 
 
 def _previous_run_id(id_: str) -> str:
-    """Return the ID of the run that a run continues, or an empty string. `id_` is the ID of the later run."""
+    """Return the id of the run that the run `id_` continues, or an empty string."""
     match = _CONTINUATION_ID.fullmatch(id_)
     if not match:
         return ""
@@ -160,7 +161,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def find_atif_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
-    """Return the session folder of Devin's CLI. Harbor has none: it keeps each run in the folder of a job."""
+    """Return the session folder of Devin's CLI. Harbor has no such folder: it writes each run to a job's folder."""
     if (platform or sys.platform) == "win32":
         root = Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
     else:

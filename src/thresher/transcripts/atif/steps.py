@@ -17,20 +17,20 @@ from thresher.transcripts.source import SourceFile
 
 MAX_IMAGE_BYTES = 20 << 20
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-"""Suffixes of files that the reader may open as images. Other files that a document names stay closed."""
+"""Suffixes of files that the reader may open as images. It loads no image from other files."""
 _COMPACTION_NOTICE = "Performed context summarization"
-"""Prefix of compaction messages from older versions of Harbor, which have no field for compactions."""
+"""Prefix of the messages that report a compaction in older versions of Harbor, which have no field for it."""
 
 
 class AtifDelegation(NamedTuple):
-    """Reference from a step to a sub-agent's run, with the ID of the call that started the run."""
+    """Reference from a step to a sub-agent's run, with the id of the call that started the run."""
 
     ref: dict[str, Any]
     call_id: str
 
 
 class AtifStepReader:
-    """Parser for the steps of one document, in a single pass."""
+    """Parser that converts the steps of one document in a single pass."""
 
     def __init__(self, source: SourceFile, document: dict[str, Any], prompter: Author) -> None:
         """Prepare to parse a document. `prompter` is the first prompt's author: `human`, or `model` for a sub-agent."""
@@ -42,11 +42,11 @@ class AtifStepReader:
         self._model = text_at(document, "agent", "model_name")
         self._prompter = prompter
         self._unique_call_ids: dict[str, str] = {}
-        """ID of a call in the document → unique ID of the latest call with that ID."""
+        """Unique id of the latest call with each id in the document, by the id in the document."""
         self._has_spoken = False
 
     def build_segments(self) -> list[list[Message]]:
-        """Return the conversation, with a new segment at each summary that replaces the context."""
+        """Return the messages by segment. Each summary that replaces the context starts a segment."""
         segments: list[list[Message]] = [[]]
         summary_number = 0
         for number, step in enumerate(self._steps, 1):
@@ -126,7 +126,7 @@ class AtifStepReader:
         return [answer, *self._build_results(step, calls)]
 
     def _build_results(self, step: dict[str, Any], calls: Mapping[str, ToolCall]) -> list[Message]:
-        """Return the results in the order of the calls; results without a call ID answer the last open calls."""
+        """Return the results in the order of the calls. Results without a call id answer the step's last open calls."""
         self._note_delegations(step, calls)
         results = [(text_at(result, "source_call_id"), result) for result in _observation_results(step)]
         own, known = {wire_id: call.id for wire_id, call in calls.items()}, self._unique_call_ids
@@ -179,7 +179,7 @@ class AtifStepReader:
                 return unknown_part(piece)
 
     def _load_image(self, media_type: str, path: str) -> Image:
-        """Load an image from a data URL or a file next to the document; keep only the URL of any other image."""
+        """Load an image from a data URL or a file below the document's folder. Keep only the URL of other images."""
         head, _, data = path.partition(",")
         if head.startswith("data:") and head.endswith(";base64"):
             return Image(media_type, data)

@@ -1,6 +1,6 @@
 """Parse the content blocks of Cline, Roo Code and Kilo Code.
 
-Blocks have the schema of the Anthropic API, of Cline's core or of version 2 of Roo's files.
+A block has one of three schemas: the Anthropic API, Cline's core, or version 2 of Roo's conversation files.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from thresher.transcripts.xml_calls import is_failed_tool_answer, parse_result_h
 
 
 def parse_cline_parts(row: dict[str, Any]) -> list[Part]:
-    """Return the parts of a message. Roo stores encrypted reasoning as a message of its own."""
+    """Return the parts of a message. Roo stores encrypted reasoning as a separate message."""
     if row.get("type") == "reasoning":
         summary = (text_at(item, "text") for item in list_at(row, "summary"))
         return [Thinking("\n".join(filter(None, summary)), text_at(row, "encrypted_content"))]
@@ -92,7 +92,7 @@ def _parse_result(block: dict[str, Any]) -> ToolResult:
 
 
 def _parse_result_item(item: Any, operation: dict[str, Any]) -> ResultPart:
-    """Parse an item of a result. An item of Cline's core can be an operation: a query with its result or error."""
+    """Parse an item of a result. In Cline's core, an item can be a query with its result or error."""
     if "type" not in operation and isinstance(operation.get("query"), str):
         fields = [json_text(operation[key]) for key in ("query", "result", "error") if operation.get(key)]
         if fields:

@@ -12,7 +12,7 @@ SERVERS = (".vscode-server", ".vscode-server-insiders", ".vscode-remote", ".curs
 
 
 def find_cline_homes(environment: Mapping[str, str], home: Path, platform: str = "") -> list[SessionFolder]:
-    """Return the session folders of all editors, local and remote, and of the CLIs."""
+    """Return the session folders of all supported editors, local and remote, and of the CLIs."""
     if (platform or sys.platform) == "darwin":
         root = home / "Library" / "Application Support"
     elif (platform or sys.platform) == "win32":

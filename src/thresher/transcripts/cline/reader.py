@@ -1,14 +1,15 @@
 """Cline, Roo Code and Kilo Code: one JSON document per conversation.
 
-An editor's task is a list of messages in the Anthropic schema, with more facts in files next to it (`sidecars`). The
-Cline CLI and newer editor versions share a core, which stores the list in a document with a session ID. A sub-agent's
-document has the ID of the session that started it. Calls are content blocks or XML in the model's text (`xml_calls`).
-After a conversation's first call block, the reader ignores XML calls.
+An editor's task is a list of messages in the Anthropic schema. Files in the same folder contain more facts
+(`sidecars`). The Cline CLI and newer editor extensions share a core, which stores the list in a document with a session
+id. A sub-agent's document contains the id of the session that started the sub-agent. Calls are content blocks or XML in
+the model's text (`xml_calls`). After a conversation's first call block, the reader ignores XML calls.
 
 A summary starts a segment. Roo keeps the summarized messages in the file. If Roo's summary is an assistant message, the
 model also gets the first message again. If Roo truncates the conversation without a summary, it adds a marker to the
-list, and the last marker starts a segment. Cline records which messages it no longer sends. Cline's core records the
-messages that it sends instead. Source lines are message numbers.
+list, and the last marker starts a segment. Cline records the range of messages that it no longer sends. After a
+compaction, Cline's core records the messages that it sends in place of the first ones. The line of a source location is
+the message's number.
 """
 
 import re
@@ -36,7 +37,7 @@ NAME = "cline"
 SUBAGENT_ROLES = ("subagent", "teammate")
 AGENTS = ("lead", *SUBAGENT_ROLES)
 SNIFFED_MESSAGES = 12
-"""Number of messages to check when detecting the format."""
+"""Maximum number of messages to check when detecting the format."""
 
 _ENVIRONMENT_DETAILS = re.compile(r"\s*<environment_details>")
 _MODEL = re.compile(r"<model>([^<\n]{1,200})</model>")
@@ -58,7 +59,7 @@ def _read(source: SourceFile) -> list[Session]:
     segments, compactions = _build_segments(reader, rows, sidecars)
     segments = _prepend_system_prompt(segments, text_at(head, "system_prompt"), source.file)
     if reader.renamed_calls:
-        source.report(f"{reader.renamed_calls} calls have no unique ID", "IDs are generated")
+        source.report(f"{reader.renamed_calls} calls have no unique id", "ids are generated")
     session = make_session(
         NAME,
         source,
@@ -76,10 +77,10 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _session_id(source: SourceFile, owner: str, *, is_subagent: bool) -> str:
-    """Return the session's ID, from the document or from file names.
+    """Return the session's id, from the document or from file names.
 
-    The ID of a sub-agent consists of its owner's ID and its file's name. If the document has no ID, the session has the
-    name of its task's folder or of its file.
+    The id of a sub-agent consists of the id of the session that started it (`owner`) and the name of the sub-agent's
+    file. If the document has no id, the id is the name of the task's folder or of the file.
     """
     if owner:
         return f"{owner}__{source.stem}" if is_subagent else owner
@@ -149,7 +150,7 @@ def _message_number(message: Message) -> int:
 
 
 def _build_compacted_messages(reader: "ClineReader", compaction: ClineCompaction, seen: set[str]) -> list[Message]:
-    """Return the messages that the core sends instead of the earlier ones: a summary and some repeated messages."""
+    """Return what Cline's core sends in place of the first messages: a summary and some repeated messages."""
     inner = ClineReader(reader.source, str(compaction.file), ClineSidecars(), compaction.rows, is_child=False)
     messages = [m for number, row in enumerate(compaction.rows, 1) for m in inner.read_message(number, as_dict(row))]
     return [replace(m, carried=not isinstance(m.parts[0], Summary) and m.id in seen) for m in messages]
@@ -167,12 +168,12 @@ def _prepend_system_prompt(segments: list[list[Message]], prompt: str, file: str
 
 
 class ClineReader:
-    """Converter of messages in order. A user message answers the calls of the previous assistant message."""
+    """Converter that takes a conversation's messages in order and matches results with earlier calls."""
 
     def __init__(
         self, source: SourceFile, file: str, sidecars: ClineSidecars, rows: Sequence[Any], *, is_child: bool
     ) -> None:
-        """Match the requests in `sidecars` to the answers in `rows`. A model wrote the first prompt if `is_child`."""
+        """Match the requests in `sidecars` to the answers in `rows`. `is_child`: a model wrote the first prompt."""
         self.source, self.file, self.sidecars = source, file, sidecars
         self.has_prompt = not is_child
         answers = ((n, row) for n, row in enumerate(rows, 1) if value_at(row, "role") == "assistant")
@@ -191,7 +192,7 @@ class ClineReader:
         self._open_xml_calls: list[ToolCall] = []
 
     def read_message(self, number: int, row: dict[str, Any]) -> list[Message]:
-        """Convert one message. Its tool results become a message of their own."""
+        """Convert one message. Return its tool results as a separate message."""
         try:
             built = self._build_messages(number, row, parse_cline_parts(row))
         except RecursionError:
@@ -208,7 +209,7 @@ class ClineReader:
         return messages
 
     def _unique_message_id(self, number: int, given_id: str) -> str:
-        """Return `given_id` if no other message has it, else an ID made from the message's number."""
+        """Return `given_id` if no earlier message has it, else an id made from the message's number."""
         id_ = given_id if given_id and given_id not in self._used_message_ids else f"{number}"
         while id_ in self._used_message_ids:
             id_ += "-"
@@ -246,7 +247,7 @@ class ClineReader:
         return Message("assistant", tuple(converted), author="model", model=model, usage=usage)
 
     def _with_unique_id(self, call: ToolCall, ids: Iterator[str]) -> ToolCall:
-        """Return the call with a unique ID and add it to the unanswered calls."""
+        """Return the call with a unique id and add it to the unanswered calls."""
         id_ = call.id if call.id and call.id not in self._used_call_ids else next(ids)
         self.renamed_calls += id_ != call.id
         if call.id:
@@ -256,7 +257,7 @@ class ClineReader:
         return replace(call, id=id_)
 
     def _build_user_messages(self, parts: list[Part], *, is_known: bool) -> list[Message]:
-        """Return a message with the tool results and one with the rest of the content."""
+        """Return two messages: one with the tool results, one with the rest of the content."""
         wire_results, others = split_results(parts)
         answers = [self._resolve_result(result) for result in wire_results]
         results, rest, author = sort_xml_answers(others, self._open_xml_calls)
@@ -271,14 +272,14 @@ class ClineReader:
         return [Message("tool", (*answers, *results), author="tool"), Message("user", shown, author=author)]
 
     def _resolve_result(self, result: ToolResult) -> ToolResult:
-        """Give a result the unique ID of its call; a result without an ID answers the oldest call."""
+        """Return the result with its call's unique id. A result without an id answers the oldest unanswered call."""
         known_id = self._call_ids_by_given_id.get(result.call_id) or result.call_id
         id_ = known_id or next(iter(self._unanswered_call_ids), "")
         self._unanswered_call_ids.pop(id_, None)
         return replace(result, call_id=id_)
 
     def _note_environment(self, part: Part) -> None:
-        """Record the project folder from the editor state and, with Roo, the model of the next request."""
+        """Record facts from the editor state in a part: the project folder and, with Roo, the next request's model."""
         if isinstance(part, Text) and _ENVIRONMENT_DETAILS.match(part.text):
             folder, model = _FOLDER.search(part.text), _MODEL.search(part.text)
             self.project = self.project or (folder[1] if folder else "")
@@ -308,7 +309,7 @@ def _build_summary_messages(parts: Sequence[Part]) -> list[Message]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a document with a session ID, a task's file name, or messages with Cline's tags, headers or times."""
+    """Match a document of Cline's core, a task's file name, or messages with Cline's tags, headers or times."""
     document = source.document
     if isinstance(document, dict) and isinstance(document.get("messages"), list):
         if document.get("agent") in AGENTS and isinstance(document.get("sessionId"), str):

@@ -33,7 +33,7 @@ class ClineRequest(NamedTuple):
 
     time: datetime | None
     last_message_index: int | None
-    """Index of the last message before the request."""
+    """Index of the last message before the request, or None if the index is not recorded."""
     usage: Usage | None
     model: str
 
@@ -43,7 +43,7 @@ class ClineCompaction(NamedTuple):
 
     file: Path
     replaced_count: int
-    """Number of replaced messages."""
+    """Number of messages at the start of the session that `rows` replaces."""
     rows: list[Any]
 
 
@@ -54,14 +54,14 @@ class ClineSidecars(NamedTuple):
     title: str = ""
     parent: str = ""
     is_child: bool = False
-    """True if the parent started the session; a session with a parent can also be a fork."""
+    """True if the parent started this session. A fork has a parent that did not start it."""
     version: str = ""
     model: str = ""
     models: tuple[tuple[datetime, str], ...] = ()
-    """Times when a model came into use, each with the model's name, sorted by time."""
+    """Pairs of a time and the name of the model in use from that time on, sorted by time."""
     requests: tuple[ClineRequest, ...] = ()
     last_deleted_number: int = 0
-    """Number of the last message that requests no longer include; the first two messages stay."""
+    """Number of the last message that requests no longer include, or 0. Requests keep the first two messages."""
     compaction: ClineCompaction | None = None
     files: tuple[str, ...] = ()
 
@@ -75,9 +75,9 @@ class ClineSidecars(NamedTuple):
     def match_requests(self, answers: Sequence[tuple[int, datetime | None]]) -> dict[int, ClineRequest]:
         """Return the request of each answer, by the answer's message number.
 
-        Match by time if all answers have a time, else by message index. If nothing matches, match in order if there are
-        as many requests as answers. Of several requests for one answer, keep the last one with usage: the others are
-        retries.
+        Match by time if all answers have a time, else by message index. If nothing matches and there are as many
+        requests as answers, match them in order. Several requests for one answer are retries: keep the last one with
+        usage.
         """
         matched: dict[int, ClineRequest] = {}
         numbers, times = [number for number, _ in answers], [time for _, time in answers if time]
@@ -96,7 +96,7 @@ class ClineSidecars(NamedTuple):
 
 
 def read_cline_sidecars(source: SourceFile) -> ClineSidecars:
-    """Read the files next to a conversation file. Return no facts if its name is not one that the agent uses."""
+    """Read the files next to a conversation file. Return no facts for an unknown file name."""
     name = source.path.name
     if name in TASK_FILES:
         return _read_task_sidecars(source)
@@ -143,7 +143,7 @@ def _parse_request(row: dict[str, Any]) -> ClineRequest:
 def _read_session_sidecars(source: SourceFile) -> ClineSidecars:
     folder, files = source.path.parent, list[str]()
     stem = source.path.name.removesuffix(SESSION_FILE_SUFFIX)
-    # A sub-agent has no facts file of its own; its messages are in the folder of the session that started it.
+    # A sub-agent has no `<id>.json`. Its messages are in the folder of the session that started the sub-agent.
     own_facts = as_dict(_read_sidecar(source, f"{stem}.json", files))
     facts = own_facts or as_dict(_read_sidecar(source, f"{folder.name}.json", files))
     state = as_dict(_read_sidecar(source, f"{stem}.compaction.json", files))
@@ -159,7 +159,7 @@ def _read_session_sidecars(source: SourceFile) -> ClineSidecars:
 
 
 def _read_sidecar(source: SourceFile, name: str, files: list[str]) -> Any:
-    """Load a JSON file from the conversation's folder and add it to `files`; report one that cannot be read."""
+    """Load a JSON file from the conversation's folder and its path to `files`. Report an unreadable file."""
     path = source.path.with_name(name)
     if not path.is_file():
         return None
@@ -183,7 +183,7 @@ def _file_stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _read_task_history(limits: ReadLimits, path: Path, _time: int, size: int) -> dict[str, dict[str, Any]]:
-    """Return the facts of all tasks by ID, cached until the file changes."""
+    """Return the facts of all tasks by id, cached until the file changes."""
     try:
         rows = as_list(SourceFile(path, limits).document) if size else []
     except ReadError:

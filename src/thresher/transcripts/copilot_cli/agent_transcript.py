@@ -23,7 +23,7 @@ class CopilotAgent:
         self.title = ""
         self.model = ""
         self.system_prompt: Message | None = None
-        """Prompt that precedes all other messages."""
+        """System prompt, which precedes all other messages of the segment."""
         self.messages: list[Message] = []
         self.segments: list[list[Message]] = []
         self.branches: list[AbandonedBranch] = []
@@ -32,13 +32,13 @@ class CopilotAgent:
         self.results: dict[str, list[Message]] = {}
         self.requested_calls: set[str] = set()
         self.early_call_messages: dict[str, str] = {}
-        """Message ID of each call that started before the model requested it, by call ID."""
+        """Id of the message for each call that started before the model requested it, by call id."""
         self.superseded_messages: set[str] = set()
-        """IDs of messages made for early calls that the model requested later."""
+        """Ids of the messages for early calls that the model requested later. Histories omit these messages."""
         self.continuation_ids: set[str] = set()
-        """IDs of messages that continue the previous response. Each repeats the response's usage."""
+        """Ids of messages that continue the previous response. Each repeats the response's usage."""
         self.event_positions: dict[str, int] = {}
-        """Number of messages in this segment before each event, by event ID."""
+        """Number of messages in this segment before each event, by event id."""
         self.compaction_start: int | None = None
         self.pending_reasoning = ""
         self.last_request_id = ""
@@ -52,7 +52,7 @@ class CopilotAgent:
         return known is not None and known.parts != message.parts
 
     def begin_segment(self, *first: Message, kept: int | None = None) -> None:
-        """Start a segment with the messages `first`, then the messages from index `kept` on, marked as carried."""
+        """Start a segment with the messages `first`. If `kept` is an index, carry over the messages from there on."""
         carried = mark_carried(self.messages[kept:]) if kept is not None else []
         self.segments.append(self._visible_messages())
         self.system_prompt = replace(self.system_prompt, carried=True) if self.system_prompt else None
@@ -83,7 +83,7 @@ class CopilotAgent:
         self.requested_calls.add(call)
 
     def add_result(self, call: str, message: Message) -> None:
-        """Add a result to its call. A result without an open call becomes a message of its own."""
+        """Add a result to its call. A result without an open call becomes a separate message."""
         results = self.results.setdefault(call, [])
         (results if len(results) < self.call_counts[call] else self.messages).append(message)
 

@@ -1,11 +1,11 @@
-"""GitHub Copilot CLI: `events.jsonl`, one event per line; a sub-agent's events include the ID of their agent.
+"""GitHub Copilot CLI: `events.jsonl`, one event per line. A sub-agent's events contain the sub-agent's id.
 
-A user message has the typed text, and the text sent to the model, to which the harness adds reminders. The system
-prompt is repeated before every prompt, so only one copy is kept. A compaction runs in the background: messages after
-its start stay in the context.
+A user message contains two texts: the text that the user typed, and the text that the model gets, with the harness's
+reminders. The file repeats the system prompt before every user prompt. The reader keeps only the last version. A
+compaction runs in the background: messages that arrive after its start stay in the context.
 
-Usage has only the output tokens of each call. A rewind truncates the file and normally leaves no trace. If the file
-does contain a rewind event, the reader applies it.
+The only recorded usage is the output tokens of each model call. A rewind truncates the file and normally leaves no
+trace. If the file does contain a rewind event, the reader applies it.
 """
 
 import re
@@ -30,7 +30,7 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "copilot-cli"
 HUMAN_SOURCES = ("", "user", "immediate-prompt", "command", "other")
-"""Sources of user messages that a person wrote. A model wrote messages from `agent-…`, the harness all others."""
+"""Sources of user messages that a human wrote. A model wrote those from `agent-…`. The harness wrote the rest."""
 _EVENT_TYPE = re.compile(r"(?:session|user|assistant|tool|system|subagent|skill|hook|abort)\b")
 
 
@@ -83,7 +83,7 @@ class CopilotReader:
             self._read_conversation_event(agent, kind, data, blank)
 
     def _find_agent(self, kind: str, agent_id: str, data: dict[str, Any]) -> CopilotAgent:
-        """Return the agent of an event, by agent ID or, in older files, by the call that started the agent."""
+        """Return the agent of an event, by agent id or, in older files, by the call that started the agent."""
         call = text_at(data, "toolCallId" if kind.startswith("subagent.") else "parentToolCallId")
         names = [name for name in (agent_id, call) if name and not kind.startswith("session.start")]
         if not names or kind in ("subagent.selected", "subagent.deselected"):
@@ -170,7 +170,7 @@ class CopilotReader:
             author = "model"
         notice = agent.last_notice if agent.last_notice in text else ""
         if notice and agent.messages and agent.messages[-1].text.strip() == notice:
-            agent.messages.pop()  # the message repeats the notification for the model
+            agent.messages.pop()  # the user message repeats the notification, so remove the notification
         agent.title = agent.title or (typed.strip()[:MAX_TITLE_CHARS] if author in ("human", "model") else "")
         agent.messages += [replace(blank, parts=parts, author=author)] if parts else []
 
@@ -249,7 +249,7 @@ def _parse_call(wire: dict[str, Any], fallback_id: str) -> ToolCall:
 
 
 def _parse_result(data: dict[str, Any], assets: Mapping[str, Image]) -> ToolResult:
-    """Return a result as the model gets it: the short text or, if there is none, the error; then the images."""
+    """Return a result as the model gets it: the short text (the error if there is no text), then the images."""
     result, failed = dict_at(data, "result"), data.get("success") is False
     text = text_at(result, "content") or text_at(data, "error", "message") or text_at(data, "result")
     exit_codes = [value_at(content, "exitCode") for content in list_at(result, "contents")]
@@ -258,7 +258,7 @@ def _parse_result(data: dict[str, Any], assets: Mapping[str, Image]) -> ToolResu
 
 
 def _parse_images(wires: Iterable[dict[str, Any]], assets: Mapping[str, Image]) -> Iterator[Image | Unknown]:
-    """Yield images with inline data or an asset ID; other attachments are part of the prompt's text."""
+    """Yield images with inline data or an asset id. Skip other attachments: the prompt's text contains them."""
     for wire in wires:
         if text_at(wire, "data"):
             yield Image(text_at(wire, "mimeType"), wire["data"])

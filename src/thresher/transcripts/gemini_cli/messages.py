@@ -43,7 +43,7 @@ class GeminiRecord(Struct, frozen=True, dict=True):
     line: int
     record: bytes
     is_listed: bool = False
-    """True if the message first occurs in a list, not on a line of its own."""
+    """True if the message first occurs in the list of a `$set` line, not on its own line."""
     is_summary: bool = False
     carried: bool = False
 
@@ -64,18 +64,18 @@ class GeminiRecord(Struct, frozen=True, dict=True):
 
     @property
     def content_key(self) -> tuple[str, ...]:
-        """Key that identifies the record even if its ID changes."""
+        """Key that identifies the record even if its id changes."""
         return (text_at(self.wire, "type"), self.content.text, *self.content.calls)
 
 
 def map_subagent_calls(segments: Iterable[Iterable[GeminiRecord]]) -> dict[str, str]:
-    """Map each sub-agent's ID to the call that started it."""
+    """Map each sub-agent's id to the id of the call that started the sub-agent."""
     tools = (as_dict(tool) for entries in segments for entry in entries for tool in list_at(entry.wire, "toolCalls"))
     return {text_at(tool, "agentId"): text_at(tool, "id") for tool in tools if text_at(tool, "agentId")}
 
 
 def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -> list[Message]:
-    """Convert records to messages. Skip records that are only for the screen."""
+    """Convert records to messages. Skip records that only the user sees."""
     builder = _MessageBuilder()
     messages: list[Message] = []
     for entry in entries:
@@ -90,7 +90,7 @@ def build_gemini_messages(source: SourceFile, entries: Iterable[GeminiRecord]) -
 
 
 class _MessageBuilder:
-    """Converter of records in order, which tracks calls and results to skip repeated ones."""
+    """Converter that takes records in order and skips repeated calls and results."""
 
     def __init__(self) -> None:
         self._pairing = CallIdAssigner()
@@ -128,7 +128,7 @@ class _MessageBuilder:
         own_parts = [part for part in parts if not _is_repeated_call(part, known)]
         thinking = [Thinking(text) for text in map(_format_thought, list_at(wire, "thoughts")) if text]
         calls = [self._build_call(entry, tool, number) for number, tool in enumerate(tools, 1)]
-        # In a list, the harness follows its own prompt with an answer that no model wrote.
+        # In a `$set` list, the harness writes the answer to its own prompt: no model wrote this answer.
         is_synthetic = entry.is_listed and self._is_after_harness and not wire.get("model") and not tools
         content = (*thinking, *self._parse_parts("model", own_parts), *calls)
         author: Author = "harness" if is_synthetic else "model"
@@ -158,7 +158,7 @@ class _MessageBuilder:
         yield Message("user", others, author=author, id=entry.id)
 
     def _is_repeated_result(self, part: Any) -> bool:
-        """Return True for a result that its call's record already contains."""
+        """Return True for a result that the record of its call already contains."""
         call_id, known = text_at(part, "functionResponse", "id"), self._known_result_parts
         return call_id in self._answered_call_ids or (bool(known) and dump_json(part) in known)
 
@@ -169,7 +169,7 @@ def _as_part_list(content: Any) -> list[Any]:
 
 
 def _is_repeated_call(part: Any, known: set[tuple[str, str]]) -> bool:
-    """Return True if `known` contains the call in a part: by ID or, for a call without an ID, by name."""
+    """Return True if `known` contains the call in a part: by id or, for a call without an id, by name."""
     call = dict_at(part, "functionCall")
     key = "id" if call.get("id") else "name"
     return (key, text_at(call, key)) in known
@@ -185,7 +185,7 @@ def _result_parts(tool: dict[str, Any]) -> list[Any]:
 
     If a model makes several calls, each call can contain the results of all calls. Then a call's own parts are its
     response and the parts up to the next response. Parts before the first response are text that the user sent while
-    the tools ran.
+    the tools ran: they belong to no call.
     """
     parts, id_ = _as_part_list(tool.get("result")), tool.get("id")
     owners: list[Any] = []

@@ -1,13 +1,13 @@
-"""Gemini CLI: a log of changes to a list of messages, one per line; older sessions are one JSON document.
+"""Gemini CLI: a log of changes to a list of messages, one change per line. Older sessions are one JSON document.
 
-A line with a known ID replaces that message. `$rewindTo` removes a message and all messages after it. `$set` changes
-fields of the session. If it contains `messages`, it replaces the whole list: at the start, when a session resumes,
-after old outputs are masked, and after a compaction, whose list begins with a summary. If the new list removes or
-changes messages, the old list becomes a segment of its own. A rebuilt list has new IDs, so its messages are matched by
-content.
+A line with the id of an earlier message replaces that message. `$rewindTo` removes a message and all messages after it.
+`$set` changes fields of the session. A `$set` with `messages` replaces the whole list. Gemini CLI writes such a line
+when a session starts or resumes, after it masks old outputs, and after a compaction. The list after a compaction begins
+with a summary. If the new list removes or changes messages, the old list becomes a separate segment. A rebuilt list has
+new ids, so the reader matches its messages with the old ones by content.
 
-A sub-agent's log is in a folder named after the parent session. If an output is too long for the model, `tool-outputs`
-contains the full text, in a file named after the call.
+A sub-agent's log is in a folder named after the parent session. If an output is too long for the model, the folder
+`tool-outputs` contains the full text in a file named after the call.
 """
 
 import re
@@ -36,7 +36,7 @@ MAX_REWIND_LOOKBACK = 100
 HINTS_PREFIX = "User hints:"
 """Prefix of text that the user sends to all running agents."""
 FULL_OUTPUT_NOTICE = "For full output see: "
-"""Text in a truncated output that precedes the path of the full one."""
+"""Text in a truncated output, directly before the path of the file with the full output."""
 NOTICE_SEARCH_LENGTH = 500
 """Number of characters at the start of a result to search for `FULL_OUTPUT_NOTICE`."""
 _DECODER = msgspec.json.Decoder(dict[str, Any])
@@ -81,7 +81,7 @@ class GeminiLogReader:
             self.session_fields |= {key: value for key, value in row.items() if key != "messages"}
 
     def read_message_list(self, rows: Iterable[Any]) -> None:
-        """Read the messages of a document. A missing or duplicate ID is replaced by a generated one."""
+        """Read the messages of a document. Generate an id if a message has none or a duplicate one."""
         for number, wire in enumerate(rows, 1):
             self.records[text_at(wire, "type") or "?"] += 1
             if not isinstance(wire, dict):
@@ -89,7 +89,7 @@ class GeminiLogReader:
                 continue
             entry = _build_record(wire, f"message-{number}", number)
             if entry.id in self.current:
-                self.source.report("a message has the ID of another one", "an ID is generated", number)
+                self.source.report("a message has the id of an earlier message", "an id is generated", number)
                 entry = replace(entry, id=f"message-{number}")
             self.current[entry.id] = entry
 
@@ -120,7 +120,7 @@ class GeminiLogReader:
             merged = {id_: replace(entry, carried=id_ in previous) for id_, entry in merged.items()}
         is_carried = False
         for id_, entry in merged.items():
-            # A record with only tool results is carried if the previous record is carried, even if its own ID is new.
+            # A record with only tool results is carried if the previous record is carried, even if its own id is new.
             is_carried = entry.carried if _has_speech(entry) else is_carried
             merged[id_] = replace(entry, carried=is_carried)
         self.current = merged
@@ -186,7 +186,7 @@ def _has_speech(entry: GeminiRecord) -> bool:
 def _match_previous_records(
     listed: Sequence[GeminiRecord], current: dict[str, GeminiRecord]
 ) -> dict[str, GeminiRecord]:
-    """Match each message of a list with its previous record, by ID or, for a new ID, by content."""
+    """Map the id of each listed message to its earlier record, found by id or, for a new id, by content."""
     ids = {entry.id for entry in listed}
     others: dict[tuple[str, ...], list[GeminiRecord]] = {}
     for id_, entry in reversed(current.items()):
@@ -202,7 +202,10 @@ def _match_previous_records(
 
 
 def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -> GeminiRecord:
-    """Merge a listed message with its previous record, because messages in a rebuilt list lack usage and calls."""
+    """Merge a listed message into its earlier record `old`, because messages in a rebuilt list lack usage and calls.
+
+    `is_known` is True if the message kept its id. For a message with a new id, return `old` unchanged.
+    """
     if old is None or not is_known:
         return old or new
     line = old.line if new.content == old.content else new.line
@@ -212,7 +215,7 @@ def _merge_record(new: GeminiRecord, old: GeminiRecord | None, is_known: bool) -
 def _with_subagent_authors(history: History, prompt: str) -> History:
     """Set the authors of user text in a sub-agent's session.
 
-    The parent's model wrote the prompt with the message ID `prompt`. A human wrote user hints, which go to all running
+    The parent's model wrote the message with the id `prompt`. A human wrote user hints, which go to all running
     agents. The harness wrote all other text.
     """
 
@@ -240,7 +243,7 @@ def _read_subagents(source: SourceFile, id_: str, calls: Mapping[str, str]) -> l
 
 
 def _find_spilled_outputs(source: SourceFile, id_: str, histories: Sequence[History]) -> dict[str, str]:
-    """Return the files with the full text of truncated outputs, by call ID. Search only this session's folder."""
+    """Return the files with the full text of truncated outputs, by call id. Search only this session's folder."""
     results = (result for history in histories for message in history for result in message.results)
     truncated = (result for result in results if FULL_OUTPUT_NOTICE in result.text[:NOTICE_SEARCH_LENGTH])
     stems = {result.call_id: _output_file_stem(result) for result in truncated}
@@ -264,7 +267,7 @@ def _safe_file_name(name: str) -> str:
 
 
 def _list_files_below(folder: Path, root: Path) -> list[Path]:
-    """List the files in a folder, without symbolic links. Return none if the folder is not below `root`."""
+    """List the files in a folder, without symbolic links. Return an empty list if the folder is not below `root`."""
     try:
         is_below = folder.resolve().is_relative_to(root.resolve())
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.is_symlink()) if is_below else []
@@ -312,7 +315,7 @@ def _read(source: SourceFile, *, is_child: bool = False) -> list[Session]:
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a log by its session fields or changes, or a document with a session ID and Gemini CLI's messages."""
+    """Match a log by its session fields or changes, or a document with a session id and Gemini CLI's messages."""
     for row in source.head:
         if isinstance(row, dict) and isinstance(row.get("sessionId"), str) and isinstance(row.get("projectHash"), str):
             return 3

@@ -1,9 +1,9 @@
 """Convert goose's messages, and track which of them the model still sees.
 
-A compaction removes nothing from a session. It hides the previous messages from the model and adds a summary that is
-hidden from the user, an assistant message that asks to continue, and the last prompt again. goose can also replace a
-single call by a summary. The reader skips this summary and keeps the call, which has more detail. Content for the user
-only (notices, confirmations, copies of results) is counted but not converted, because no model sees it.
+A compaction removes nothing from a session. It hides the previous messages from the model and adds three messages: a
+summary and an assistant message that asks to continue, both hidden from the user, then a copy of the last prompt. goose
+can also replace a single call by a summary. The reader skips this summary and keeps the call, which has more detail.
+The reader counts content that only the user sees (notices, confirmations, copies of results), but does not convert it.
 """
 
 import re
@@ -31,20 +31,20 @@ USER_ONLY_PARTS = frozenset({
 """Types of parts that goose shows only to the user."""
 CALL_SUMMARY_PREFIX = "[Historical tool call summary]"
 DEFAULT_TITLE = re.compile(r"(?:CLI|ACP) Session|New (?:session|chat)\b.*", re.IGNORECASE)
-"""Default session names, which are useless as titles."""
+"""Pattern of goose's default session names, which the reader does not use as titles."""
 USAGE_FIELDS = (
     ("input_tokens", "inputTokens"),
     ("output_tokens", "outputTokens"),
     ("cache_read_tokens", "cache_read_input_tokens", "cacheReadTokens", "cacheReadInputTokens"),
     ("cache_write_tokens", "cache_write_input_tokens", "cacheWriteTokens", "cacheWriteInputTokens"),
 )
-"""Usage fields with all their names, which depend on version and provider."""
+"""All names of each usage field. The name depends on the version of goose and on the provider."""
 INVALID_CALL_NAME = "invalid"
 """Name for calls that the model wrote with invalid syntax."""
 
 
 class GooseMessage(NamedTuple):
-    """A message record. `line` is a line number, a number in an export or a row ID in a database."""
+    """A message record. `line` is its line in a file, its number in an export or its row id in a database."""
 
     line: int
     record: dict[str, Any]
@@ -153,11 +153,11 @@ def _count_records(entries: Iterable[GooseMessage]) -> Counter[str]:
 
 
 class _MessageBuilder:
-    """Converter of the messages of one session, in order, which keeps their IDs unique."""
+    """Converter that takes the messages of one session in order and makes their ids unique."""
 
     def __init__(self, source: SourceFile, facts: GooseFacts, records: Counter[str]) -> None:
         self.segment_messages: list[tuple[Message, bool]] = []
-        """Messages since the last summary, each with True if the next request includes the message."""
+        """Messages since the last summary. The flag of a message is True if the next request includes the message."""
         self._source = source
         self._model = facts.model
         self._prompter: Author = "model" if facts.is_subagent else "human"
@@ -168,9 +168,9 @@ class _MessageBuilder:
         self._last_prompt = ""
 
     def report_duplicate_ids(self) -> None:
-        """Report the number of duplicate IDs."""
+        """Report messages with a duplicate id and calls without a unique id, if there are any."""
         if count := self._duplicate_id_count:
-            self._source.report(f"{count} messages and calls have no unique ID", "IDs are generated")
+            self._source.report(f"{count} messages and calls have no unique id", "ids are generated")
 
     def build_summary(self, entry: GooseMessage) -> list[Message]:
         """Return the summary in an entry as a message, and start a segment."""
@@ -181,9 +181,9 @@ class _MessageBuilder:
     def build_messages(self, entry: GooseMessage, *, is_first: bool, is_old: bool, is_copied: bool) -> list[Message]:
         """Convert an entry to messages.
 
-        `is_first`: the entry is the first one after a compaction, so it can repeat the last prompt.
-        `is_old`: a later compaction hides the entry.
-        `is_copied`: the next entry is a summary. goose repeats this entry after the summary and hides this copy.
+        `is_first` is True for the first entry after a compaction, which can repeat the last prompt.
+        `is_old` is True if a later compaction hides the entry.
+        `is_copied` is True if the next entry is a summary. goose then hides this entry and repeats it later.
         """
         content = enumerate(list_at(entry.record, "content"), 1)
         try:
@@ -273,7 +273,7 @@ def _has_content(message: Message) -> bool:
 
 
 def _is_for_model(wire: Any) -> bool:
-    """Return False for content that is only for the user. A result often has a copy for each audience."""
+    """Return True for content that the model gets. A result often has one copy for the user and one for the model."""
     audience = value_at(wire, "annotations", "audience") or value_at(wire, "audience")
     return not isinstance(audience, list) or not audience or "assistant" in audience
 

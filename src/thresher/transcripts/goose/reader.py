@@ -1,7 +1,8 @@
 """goose: a database of all sessions, JSONL files (until 1.9), exports of single sessions, and provider recordings.
 
 In a JSONL file, the first line contains the facts of the session, and every other line is a message. An export is one
-document with the facts and the messages. Source lines are message numbers in an export and row IDs in the database.
+document with the facts and the messages. The line of a source location is the message's number in an export and its row
+id in the database.
 """
 
 import sys
@@ -70,7 +71,7 @@ def _read_lines(source: SourceFile) -> Session:
 
 
 def _list_sessions(source: SourceFile) -> Mapping[str, str]:
-    """Map each session of a database to a version mark. Return an empty mapping for other files."""
+    """Map each session id in a database to a version mark that changes with the session. Other files have none."""
     from thresher.transcripts.goose import store  # noqa: PLC0415 - imports SQLite
 
     return store.list_goose_sessions(source) if source.is_database else {}
@@ -97,7 +98,7 @@ def _sniff(source: SourceFile) -> int:
 
 
 def _is_goose_message(value: Any) -> bool:
-    """Return True for a message in goose's schema: a numeric time and a list of typed parts."""
+    """Return True for a message in goose's schema: a role, an integer time and a list of typed parts."""
     content = value_at(value, "content")
     typed = isinstance(content, list) and all(isinstance(value_at(part, "type"), str) for part in content)
     return typed and value_at(value, "role") in ("user", "assistant") and type(value_at(value, "created")) is int
@@ -108,7 +109,7 @@ def _sniff_database(source: SourceFile) -> int:
 
     if store.is_goose_database(source):
         return 3
-    # goose's file name is enough for a match: the reader then reports why it cannot read the file.
+    # If the tables cannot be read, goose's file name is enough for a match: the reader then reports the cause.
     return 1 if source.path.name == DATABASE and not source.tables else 0
 
 
@@ -125,7 +126,7 @@ def find_goose_homes(environment: Mapping[str, str], home: Path, platform: str =
         if (platform or sys.platform) == "darwin":
             desktop = home / "Library" / "Application Support" / "Block" / "goose"
             folders += [desktop / "data", desktop]
-    # The first version with a database imported all files and kept the originals.
+    # The first version with a database imported all session files and kept them.
     patterns = ((DATABASE, ""), ("*.jsonl", DATABASE))
     return [SessionFolder(folder / "sessions", name, newer=newer) for folder in folders for name, newer in patterns]
 

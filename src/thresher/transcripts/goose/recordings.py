@@ -1,8 +1,8 @@
-"""goose's provider recordings: JSON objects with each request and its answer, by the request's hash.
+"""goose's provider recordings: a JSON object with each request and its answer, by the request's hash.
 
-A request contains all previous messages of its conversation, so the messages are read from the longest request. Shorter
-requests are prefixes of the longest one: only their answers and usage are read. A request for a title is not a
-conversation: its answer is the title.
+A request contains all previous messages of its conversation, so the reader takes the messages from the longest request.
+Shorter requests are prefixes of the longest one, so the reader takes only their answers and usage. A request for a
+title is not a conversation: the answer is the title of another one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class GooseExchange(NamedTuple):
 
 
 def is_goose_recording(document: Any) -> bool:
-    """Return True if a document has only requests with answers."""
+    """Return True if a document contains only requests with answers."""
     return isinstance(document, dict) and bool(document) and all(map(_is_recorded_call, document.values()))
 
 
@@ -42,7 +42,7 @@ def _is_recorded_call(value: Any) -> bool:
 
 
 def read_goose_recording(source: SourceFile, document: dict[str, Any]) -> list[Session]:
-    """Read each recorded conversation once."""
+    """Return one session for each recorded conversation."""
     calls = [*_parse_calls(source, document)]
     if not calls:
         raise ReadError(f"`{source.path}` has no conversation: it contains no request with an answer")
@@ -75,7 +75,7 @@ def _parse_calls(source: SourceFile, document: dict[str, Any]) -> Iterator[Goose
 
 
 def _group_by_conversation(calls: Sequence[GooseExchange]) -> list[list[GooseExchange]]:
-    """Group calls by conversation. Each group starts with its longest call. The groups are in file order."""
+    """Group model calls by conversation, in file order. Each group starts with the call that has the most messages."""
     groups: dict[str, list[GooseExchange]] = {}
     for call in sorted(calls, key=lambda call: -len(call.messages)):
         keys = [*_prefix_digests(call)]
@@ -89,7 +89,7 @@ def _group_by_conversation(calls: Sequence[GooseExchange]) -> list[list[GooseExc
 
 
 def _prefix_digests(call: GooseExchange) -> Iterator[str]:
-    """Yield a digest of each prefix of a request."""
+    """Yield a digest of each prefix of a request. A request without messages gets one digest that no other has."""
     digest = blake2b(canonical_json(call.system).encode("utf-8", "replace"), digest_size=16)
     if not call.messages:
         yield f"{digest.hexdigest()} {call.number}"
@@ -122,7 +122,7 @@ def _build_session(source: SourceFile, facts: GooseFacts, calls: Sequence[GooseE
     wires = [*longest.messages, longest.output]
     for index, call in calls_by_length.items():
         if index < len(longest.messages) and _call_ids(wires[index]) == _call_ids(call.output):
-            # The recorded answer is complete; the copy in a later request can lack its text.
+            # The recorded answer is complete; the copy in a later request can lack the answer's text.
             wires[index] = {**wires[index], "content": call.output.get("content")}
     entries = [GooseMessage(number, wire) for number, wire in enumerate(wires, 2)]
     session = build_goose_session(source, facts, entries)
@@ -147,7 +147,7 @@ def _with_usage(message: Message, usages: dict[int, dict[str, Any]]) -> Message:
 
 
 def _normalize_tool(tool: Any) -> Any:
-    """Rename the schema of an MCP tool definition to the key that every dialect knows."""
+    """Rename `inputSchema` in an MCP tool definition to `input_schema`, a key that every dialect reads."""
     if not isinstance(tool, dict) or "inputSchema" not in tool:
         return tool
     return {"name": tool.get("name"), "description": tool.get("description"), "input_schema": tool["inputSchema"]}

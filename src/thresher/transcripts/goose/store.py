@@ -1,7 +1,7 @@
 """goose's database: one row per session, message and, from schema version 15 on, model call (usage).
 
 Newer versions have more columns, so a query asks only for columns that exist. Messages are sorted as goose sorts them:
-by time, then by row. A usage row names a session and a time but no message: it belongs to the last answer that began
+by time, then by id. A usage row names a session and a time but no message: it belongs to the last answer that began
 before that time. A sub-agent's session refers to its parent and, in newer versions, to the message with the call.
 """
 
@@ -33,7 +33,7 @@ USAGE_COLUMNS = (
     *("cost_source", "is_compaction"),
 )
 CARRIED_FORWARD = "carried_forward"
-"""`cost_source` of a usage row that has the total of a session from before the usage table existed."""
+"""`cost_source` of a row with the total usage of a session that is older than the usage table."""
 
 
 def is_goose_database(source: SourceFile) -> bool:
@@ -44,14 +44,14 @@ def is_goose_database(source: SourceFile) -> bool:
 @contextmanager
 def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
     with open_read_only(source.path) as connection:
-        source.tables = read_table_columns(connection)  # an earlier attempt may have failed
+        source.tables = read_table_columns(connection)  # again: an earlier attempt may have failed
         if not is_goose_database(source):
             raise ReadError(f"`{source.path}` has no goose tables for sessions and messages")
         yield connection
 
 
 def list_goose_sessions(source: SourceFile) -> dict[str, str]:
-    """Map each session to a version mark: its last change, and the counts and latest IDs of messages and usage rows."""
+    """Map each session id to a version mark: the time of the last change, with counts and last ids of the rows."""
     with _open_database(source) as connection:
         rows = _select_rows(source, connection, "sessions", ("id", "updated_at"))
         marks = {row["id"]: [str(row.get("updated_at"))] for row in rows}
@@ -64,7 +64,7 @@ def list_goose_sessions(source: SourceFile) -> dict[str, str]:
 
 
 def read_goose_database(source: SourceFile) -> list[Session]:
-    """Read every wanted session; each reports the problems of its own rows."""
+    """Read every wanted session. Each session contains the problems of its own rows."""
     with _open_database(source) as connection:
         rows = [*_select_rows(source, connection, "sessions", SESSION_COLUMNS, order=("created_at", "id"))]
         delegated: dict[str, list[str]] = {}
@@ -132,9 +132,9 @@ def _is_answer_usage(row: GooseRow) -> bool:
 def _find_delegating_call(
     source: SourceFile, connection: sqlite3.Connection, row: GooseRow, siblings: Sequence[str]
 ) -> str:
-    """Return the ID of the parent's call that started a sub-agent, or an empty string.
+    """Return the id of the parent's call that started a sub-agent, or an empty string.
 
-    `siblings` are the sub-agents that the same message started, in the order of the message's calls.
+    `siblings` are the ids of the sub-agents that the same message started, in the order of the message's calls.
     """
     message = _delegating_message_id(row)
     if not message or not source.has_tables(messages="message_id"):
@@ -156,7 +156,7 @@ def _starts_agent(wire: Any) -> bool:
 
 
 def _assign_usage(segments: Sequence[History], usages: Sequence[GooseRow]) -> tuple[History, ...]:
-    """Assign each usage row to the last unassigned answer that began before it, starting with the last row.
+    """Assign each usage row to the last unassigned answer before the row's time, from the last row to the first.
 
     An answer that already has usage keeps it, but still uses up its usage row.
     """

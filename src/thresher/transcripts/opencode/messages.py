@@ -1,11 +1,11 @@
 """Build an opencode session from documents in the schema of `opencode export`.
 
 An assistant message is one model call or, if it has several steps, one model call per step. A tool part contains both
-the call and its result, so pairing needs no ID. IDs are not reliable: tools that share transcripts remove them, and
-then many calls have the same ID. Calls that the harness makes (a user's command, a sub-agent that a command starts)
-have no step and no model.
+the call and its result, so pairing needs no id. Ids are not reliable: tools that share transcripts remove them, and
+then many calls have the same id. A message with a call by the harness (a user's command, a sub-agent that a command
+starts) has no step and no model.
 
-Outputs that opencode has cleared from the context are still in the file and are read in full.
+The file still contains the outputs that opencode has cleared from the context. The reader keeps their full text.
 """
 
 from collections import Counter
@@ -30,13 +30,13 @@ HIDDEN_PART_TYPES = frozenset(("step-start", "step-finish", "snapshot", "patch",
 INLINED_MIME_TYPES = ("text/plain", "application/x-directory")
 """MIME types of files whose text is also in the same message."""
 MAX_REPLAY_FACTOR = 10
-"""Maximum carried messages of all compactions, per message in the session. Protects against hostile files."""
+"""Maximum number of messages that all compactions may carry over, for each message. Guards against hostile files."""
 SUBAGENT_TITLE_SUFFIX = "subagent)"
 """Suffix of the title of a sub-agent's session. In an export, nothing else identifies a sub-agent."""
 
 
 class OpencodePart(NamedTuple):
-    """A part, with the ID of its call if it is a tool part."""
+    """A part. `call_id` is the unique id of a tool part's call, and empty for other parts."""
 
     record: Any
     call_id: str
@@ -57,7 +57,7 @@ class OpencodeMessage(NamedTuple):
 
     source: SourceLocation
     id: str
-    """Unique ID: the original one if possible."""
+    """Unique id: the original id, or a generated one if the original is missing or a duplicate."""
     info: dict[str, Any]
     parts: tuple[OpencodePart, ...]
 
@@ -70,7 +70,7 @@ def build_opencode_session(
     call_id: str = "",
     is_subagent: bool = False,
 ) -> Session:
-    """Build the session in a document. `files` are the files of the messages, if each message has a file."""
+    """Build the session in a document. `files` has one file per message, or is empty for one document."""
     info, rows = dict_at(document, "info"), list_at(document, "messages")
     entries = _index_messages(source, rows, files)
     kept, reverted = _split_reverted(source, dict_at(info, "revert"), entries)
@@ -108,11 +108,11 @@ def _count_records(rows: Iterable[Any]) -> dict[str, int]:
     return dict(counts)
 
 
-# IDs
+# Ids
 
 
 def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str]) -> list[OpencodeMessage]:
-    """Return the messages, and give each message and call a unique ID."""
+    """Return the messages, and give each message and call a unique id."""
     valid: list[tuple[int, dict[str, Any], list[Any]]] = []
     for number, row in enumerate(rows, 1):
         info, parts = value_at(row, "info"), value_at(row, "parts")
@@ -129,8 +129,8 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
     ids, renamed_messages = _assign_unique_ids({(number,): text_at(info, "id") for number, info, _ in valid}, "message")
     call_ids, renamed_calls = _assign_unique_ids(calls, "call")
     if renamed_messages or renamed_calls:
-        what = f"{renamed_messages} messages and {renamed_calls} calls have no unique ID"
-        source.report(what, "IDs are generated")
+        what = f"{renamed_messages} messages and {renamed_calls} calls have no unique id"
+        source.report(what, "ids are generated")
     return [
         OpencodeMessage(
             SourceLocation(files[number - 1], number) if files else source.at(number),
@@ -143,7 +143,7 @@ def _index_messages(source: SourceFile, rows: Sequence[Any], files: Sequence[str
 
 
 def _assign_unique_ids(given: Mapping[tuple[int, ...], str], kind: str) -> tuple[dict[tuple[int, ...], str], int]:
-    """Return a unique ID for each position, and the number of IDs generated for missing and duplicate ones."""
+    """Return a unique id for each position, and the number of ids generated for missing and duplicate ones."""
     counts = Counter(given.values())
     ids = {}
     for position, id_ in given.items():
@@ -157,7 +157,7 @@ def _assign_unique_ids(given: Mapping[tuple[int, ...], str], kind: str) -> tuple
 def _split_reverted(
     source: SourceFile, revert: dict[str, Any], entries: list[OpencodeMessage]
 ) -> tuple[list[OpencodeMessage], list[OpencodeMessage]]:
-    """Split off the messages and parts that the user reverted: everything from one message or part onward."""
+    """Return the kept messages, and the reverted ones: everything from the reverted message or part onward."""
     if not revert:
         return entries, []
     matches = [n for n, entry in enumerate(entries) if entry.id == revert.get("messageID")]
@@ -174,7 +174,7 @@ def _split_reverted(
 
 
 def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], prompter: Author) -> list[list[Message]]:
-    """Start a segment at each summary. The compaction part before a summary can name the first message to keep."""
+    """Return the messages by segment. Each summary starts one. A compaction part can name the first message to keep."""
     segments: list[list[Message]] = [[]]
     numbers = {entry.id: entry.source.line for entry in entries}
     tail: float = float("inf")
@@ -191,7 +191,7 @@ def _split_segments(source: SourceFile, entries: Sequence[OpencodeMessage], prom
         else:
             segments[-1] += messages
     if allowance < 0:
-        source.report("compactions keep too many messages", "the last ones keep none")
+        source.report("compactions keep too many messages", "the last compactions keep none")
     return segments
 
 
@@ -228,7 +228,7 @@ def _convert_user_message(entry: OpencodeMessage, prompter: Author) -> Message:
 
 
 def _summary_text(entry: OpencodeMessage) -> str:
-    """Return the text of a successful compaction, or an empty string."""
+    """Return the summary if the message is a successful compaction, else an empty string."""
     if entry.info.get("summary") is not True or entry.info.get("error"):
         return ""
     return "\n".join(part.text for wire in entry.parts if isinstance(part := _convert_part(wire.record), Text))

@@ -1,6 +1,7 @@
 """opencode: the output of `opencode export` and opencode's two session stores.
 
-An export is one JSON document per session; its sub-agents are separate documents. Source lines are message numbers.
+An export is one JSON document per session. Each sub-agent has a separate document. The line of a source location is the
+message's number.
 """
 
 import glob
@@ -31,14 +32,14 @@ def _read(source: SourceFile) -> list[Session]:
 
 
 def _list_sessions(source: SourceFile) -> Mapping[str, str]:
-    """Map each session of a database to a version mark. Return an empty mapping for other files."""
+    """Map each session id in a database to a version mark that changes with the session. Other files have none."""
     from thresher.transcripts.opencode import store  # noqa: PLC0415 - imports SQLite
 
     return store.list_opencode_sessions(source) if source.is_database else {}
 
 
 def _sniff(source: SourceFile) -> int:
-    """Match a document with session info and messages, a session's info file, or a store."""
+    """Match a document with session info and messages, a session's info file, or a database with opencode's tables."""
     if source.is_database:
         from thresher.transcripts.opencode import store  # noqa: PLC0415 - imports SQLite
 
@@ -63,13 +64,13 @@ def _is_session_info(document: Any) -> bool:
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
-    """Return the session folders in `XDG_DATA_HOME` or `~/.local/share`, and the database in `OPENCODE_DB`."""
+    """Return the session folders in `XDG_DATA_HOME` or `~/.local/share`, and the folder of `OPENCODE_DB`."""
     own = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
     named = own / environment.get("OPENCODE_DB", "")
     return [
         *([SessionFolder(named.parent, glob.escape(named.name))] if environment.get("OPENCODE_DB") else []),
         SessionFolder(own, "opencode*.db"),
-        # The first version with a database imported all files and kept the originals.
+        # The first version with a database imported all session files and kept them.
         SessionFolder(own / "storage" / "session", "*/ses_*.json", newer="../../../opencode.db"),
         SessionFolder(own / "project", "*/storage/session/info/ses_*.json", newer="../../../../../opencode.db"),
     ]

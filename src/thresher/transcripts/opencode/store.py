@@ -1,7 +1,8 @@
 """Read opencode's stores (JSON files in folders, later SQLite) and convert sessions to the schema of an export.
 
 In folders, each session's info, each message and each part is a file. In the database, each is a row. Newer builds
-write whole messages (`session_message` rows). The reader converts each to the message and parts of an older build.
+write one `session_message` row per message, with its parts. The reader converts such a row to the message and parts of
+an older build.
 """
 
 import re
@@ -30,7 +31,7 @@ MESSAGE_AND_PART_TABLES = {
 }
 SESSION_MESSAGE_TABLE = {"session_message": "id session_id type seq time_updated data"}
 SAFE_ID = re.compile(r"[\w-]+")
-"""Session ID that is safe to use as a folder name."""
+"""Pattern of session ids that are safe to use as folder names."""
 
 # Folders
 
@@ -44,7 +45,7 @@ def read_opencode_folders(source: SourceFile, info: OpencodeRow) -> Session:
         message_folder, part_folders = _message_folders(source.path, info["id"])
         message_files = _list_json_files(message_folder)
     else:
-        source.report(f"{info['id']!r} is not a session ID", "its messages are not read")
+        source.report(f"{info['id']!r} is not a session id", "its messages are not read")
     for file in message_files:
         files = _list_json_files(part_folders / file.stem)
         parts = [_load_json_file(source, part_file) for part_file in files]
@@ -89,14 +90,14 @@ def is_opencode_database(source: SourceFile) -> bool:
 @contextmanager
 def _open_database(source: SourceFile) -> Iterator[sqlite3.Connection]:
     with open_read_only(source.path) as connection:
-        source.tables = read_table_columns(connection)  # an earlier attempt may have failed
+        source.tables = read_table_columns(connection)  # again: an earlier attempt may have failed
         if not is_opencode_database(source):
             raise ReadError(f"`{source.path}` has no opencode tables for sessions and messages")
         yield connection
 
 
 def list_opencode_sessions(source: SourceFile) -> dict[str, str]:
-    """Map each session to a version mark: its row counts and the times of the last changes."""
+    """Map each session id to a version mark: row counts, and the times of the last changes."""
     marks: dict[str, list[str]] = {}
     with _open_database(source) as connection:
         for id_, changed in connection.execute("SELECT id, time_updated FROM session"):
@@ -111,7 +112,7 @@ def list_opencode_sessions(source: SourceFile) -> dict[str, str]:
 
 
 def read_opencode_database(source: SourceFile) -> list[Session]:
-    """Read every wanted session; each reports the problems of its own rows."""
+    """Read every wanted session. Each session contains the problems of its own rows."""
     sessions: list[Session] = []
     with _open_database(source) as connection:
         calls = _SubagentCalls(source, connection)
@@ -141,7 +142,7 @@ def _session_info(row: OpencodeRow) -> OpencodeRow:
 
 
 class _SubagentCalls:
-    """Index of the calls that started sub-agents; each parent is scanned once."""
+    """Index of the calls that started sub-agents. The index scans the rows of each parent session once."""
 
     def __init__(self, source: SourceFile, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -149,7 +150,7 @@ class _SubagentCalls:
         self._tables = [table for table in ("part", "session_message") if source.has_tables(**{table: "session_id"})]
 
     def find_call_id(self, parent: str, child: str) -> str:
-        """Return the ID of the call that started a sub-agent, or an empty string."""
+        """Return the id of the call that started a sub-agent, or an empty string."""
         if parent and parent not in self._known:
             known = self._known.setdefault(parent, {})
             for part in self._iter_parts(parent):
@@ -167,7 +168,7 @@ class _SubagentCalls:
 
 
 def _iter_messages(source: SourceFile, connection: sqlite3.Connection, session: str) -> Iterator[OpencodeRow]:
-    """Yield a session's messages in the schema of an export. Read newer rows only if there are no older ones."""
+    """Yield a session's messages in the schema of an export. Use newer rows only if there are no `message` rows."""
     has_rows = False
     if source.has_tables(**MESSAGE_AND_PART_TABLES):
         parts: dict[str, list[Any]] = {}
@@ -221,7 +222,7 @@ def _to_export_message(id_: str, kind: str, data: Mapping[str, Any]) -> Opencode
 
 
 def _to_shell_part(data: Mapping[str, Any]) -> OpencodeRow:
-    """Convert a command that the user ran."""
+    """Convert a command that the user ran to a tool part."""
     output = data.get("output")
     shown = output if isinstance(output, str) else first_text(output, "text", "output")
     status = "running" if data.get("status") == "running" else "completed"
@@ -230,7 +231,7 @@ def _to_shell_part(data: Mapping[str, Any]) -> OpencodeRow:
 
 
 def _to_file_part(file: Any) -> Any:
-    """Convert a file of a prompt or a result; newer builds store its content or only its location."""
+    """Convert a file of a prompt or a result. Newer builds store the file's content, or only its location."""
     fields = as_dict(file)
     mime, data = text_at(fields, "mime"), text_at(fields, "data")
     if mime not in INLINED_MIME_TYPES:

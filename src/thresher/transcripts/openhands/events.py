@@ -43,7 +43,7 @@ _HIDDEN_NAMES, _KNOWN_NAMES, _NON_ARGUMENTS = (
 )
 _EVENT_KIND_SUFFIXES = ("Event", "Observation", "Condensation", "CondensationRequest")
 STILL_RUNNING_EXIT_CODE = -1
-"""Exit code of a command that still runs."""
+"""Recorded exit code of a command that is still running."""
 
 
 class MessageFact(NamedTuple):
@@ -56,7 +56,7 @@ class CallFact(NamedTuple):
     """A call; all calls of one response form one message."""
 
     response_id: str
-    """ID of the model's response, or empty if unknown."""
+    """Id of the model's response, or empty if unknown."""
     leading_parts: tuple[Part, ...]
     """Thinking and text before the calls."""
     call: ToolCall
@@ -68,11 +68,11 @@ class ResultFact(NamedTuple):
     """The result of a call."""
 
     call_keys: tuple[str, ...]
-    """Possible keys of the call: the ID of the event with the call, and the call ID. The first known key applies."""
+    """Possible keys of the call: the id of the event with the call, and the call id. The first known key applies."""
     content: tuple[ResultPart, ...]
     is_error: bool
     fallback_author: Author | None
-    """Author of the content if the call is unknown or already has a result. None: the content is skipped."""
+    """Author of the content if the call is unknown or already has a result. If None, the content is skipped."""
 
 
 class CondensationFact(NamedTuple):
@@ -81,11 +81,12 @@ class CondensationFact(NamedTuple):
     summary: str
     forgotten_ids: frozenset[str]
     first_forgotten: int
+    """Number of the first event in the range of removed events."""
     last_forgotten: int
-    """End of the range of event numbers that starts at `first_forgotten`. A smaller number means an empty range."""
+    """Number of the last event in the range of removed events. Less than `first_forgotten` if the range is empty."""
 
     def is_forgotten(self, event: str) -> bool:
-        """Return True if the model no longer sees an event."""
+        """Return True if the condensation removes the event with this id."""
         is_number = event.isdecimal() and len(event) < 19
         is_in_range = is_number and self.first_forgotten <= int(event) <= self.last_forgotten
         return is_in_range or event in self.forgotten_ids
@@ -95,11 +96,11 @@ EventFact = MessageFact | CallFact | ResultFact | CondensationFact
 
 
 class ModelFacts(NamedTuple):
-    """The model's name and the usage of its responses, from outside the events."""
+    """The model's name and the usage of its responses, read from data outside the events."""
 
     model: str
     usages: Mapping[str, Usage]
-    """Usage of each response, by ID."""
+    """Usage of each response, by response id."""
 
 
 def is_openhands_event(value: Any) -> bool:
@@ -114,7 +115,7 @@ def is_openhands_event(value: Any) -> bool:
 
 
 def name_openhands_event(event: dict[str, Any]) -> str:
-    """Return the name under which an event is counted."""
+    """Return the name of an event for the counts in `Session.records`."""
     for key in ("kind", "action", "observation"):
         if name := text_at(event, key):
             return name if key == "kind" else f"{key} {name}"
@@ -124,7 +125,8 @@ def name_openhands_event(event: dict[str, Any]) -> str:
 def parse_openhands_event(event: dict[str, Any], model_info: ModelFacts, *, has_spoken: bool) -> Iterator[EventFact]:
     """Yield the facts of an event.
 
-    `has_spoken` is True if the model has already answered. It helps to infer the author of a message without a source.
+    `has_spoken` is True if the model has already answered. The parser uses this to infer the author of a message
+    without a source.
     """
     if isinstance(event.get("kind"), str):
         yield from _parse_sdk_event(event, model_info)
@@ -314,7 +316,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _parse_content(value: Any) -> tuple[ResultPart, ...]:
-    """Parse text, a list of content items or a single item."""
+    """Parse content: text, a list of content items or a single item."""
     if isinstance(value, str):
         return text_parts(value)
     items = value if isinstance(value, list) else () if value is None else (value,)

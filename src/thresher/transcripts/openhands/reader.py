@@ -1,14 +1,15 @@
 """OpenHands: the events of a conversation, in several layouts.
 
-- A list of events in one document: an export of the web page, or the output of `--save-trajectory`.
+- A list of events in one document: an export from the web interface, or the output of `--save-trajectory`.
 - The output of evaluations: a line or a document per session, with the events under `history`. The oldest outputs
   contain pairs of an action and an observation.
 - A folder with one file per event. Until 0.62, the files are `sessions/<id>/events/0.json` and so on. Since 1.0, they
   are `conversations/<id>/events/event-00000-<id>.json` and so on, with a `base_state.json` and the sub-agents in
   `subagents/` next to `events/`.
 
-Since 1.33, each event has a parent, so a conversation can continue from any event: events that are not on the path to
-the head are abandoned branches. Until 0.62, the events of a delegate are between its call and the call's result.
+Since 1.33, each event has a parent, so a conversation can continue from any event. The head is the last event of the
+active path. Events outside this path are abandoned branches. Until 0.62, the events of a delegate are between the call
+that started the delegate and the result of that call.
 """
 
 import re
@@ -79,7 +80,7 @@ def _read_lines(source: SourceFile, stem: str) -> Iterator[Session]:
     for line, _, row in source.records(_JSON_DECODER):
         if isinstance(row, dict) and _raw_events(row):
             id_ = _instance_id(row) or f"{stem}-{line}"
-            while id_ in ids:  # a repeated task
+            while id_ in ids:  # the file contains several runs of a task
                 id_ = f"{id_}-{line}"
             ids.add(id_)
             yield _read_evaluation(source, row, id_, line)
@@ -96,7 +97,7 @@ def _instance_id(row: dict[str, Any]) -> str:
 
 
 def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: int) -> Session:
-    """Read a session of an evaluation. If `line` is 0, the session is a document: source lines are event numbers."""
+    """Read a session of an evaluation. If `line` is 0, the file is one document: source lines are event numbers."""
     values = _flatten_events(_raw_events(row))
     placed = [(source.at(line or number), value) for number, value in enumerate(values, 1)]
     metadata = dict_at(row, "metadata")
@@ -106,7 +107,7 @@ def _read_evaluation(source: SourceFile, row: dict[str, Any], id_: str, line: in
 
 
 def _index_events(source: SourceFile, values: Iterable[tuple[SourceLocation, Any]]) -> list[OpenHandsEvent]:
-    """Return the events and give each a unique ID."""
+    """Return the events and give each a unique id."""
     events: list[OpenHandsEvent] = []
     seen: set[str] = set()
     for number, (location, wire) in enumerate(values, 1):
@@ -137,7 +138,7 @@ def _read_legacy_folder(source: SourceFile) -> Session:
         text_at(metadata, "conversation_id") or folder.parent.name,
         title=text_at(metadata, "title"),
         git_branch=text_at(metadata, "selected_branch"),
-        # A new event is a new file, so include the folder.
+        # Each new event adds a file to the folder, so the session's files include the folder.
         files=tuple(map(str, (*metadata_files, folder, *(path for path in files if path != source.path)))),
     )
     return build_openhands_session(source, run, _index_events(source, values))
@@ -178,7 +179,7 @@ def _read_subagents(source: SourceFile, parent: str, depth: int) -> Iterator[Ses
 
 
 def _load_event_files(source: SourceFile, folder: Path) -> tuple[list[tuple[SourceLocation, Any]], list[Path]]:
-    """Load the events of a folder in order, and return them with their files."""
+    """Return the events of a folder in order with their locations, and the paths of all event files."""
     try:
         matches = ((_EVENT_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir())
         named = [(int(match[1]), path) for match, path in matches if match]
@@ -221,7 +222,7 @@ def _subagent_prompts(call: ToolCall) -> list[str]:
 
 
 def _parse_usages(metrics: Iterable[dict[str, Any]]) -> dict[str, Usage]:
-    """Return the usage of each response, by ID."""
+    """Return the usage of each response, by response id."""
     usages: dict[str, Usage] = {}
     for row in (as_dict(row) for metric in metrics for row in list_at(metric, "token_usages")):
         fields = {

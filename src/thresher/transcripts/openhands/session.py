@@ -1,9 +1,9 @@
 """Build an OpenHands session from its events: the active path, abandoned branches and delegates.
 
 Each model response becomes one message, followed by the results of its calls. A response can make several calls, and a
-result can come before the event of the next call. So calls are grouped by response ID, and a result is matched with the
-event that it answers. A condensation starts a segment: messages that it does not forget are carried over, and the
-summary replaces the first forgotten message.
+result can come before the event of the next call. So the builder groups calls by response id and matches each result
+with its call by event id or call id. A condensation that forgets messages starts a segment. The other messages are
+carried over, and the summary replaces the first forgotten message.
 """
 
 import re
@@ -34,28 +34,28 @@ from thresher.transcripts.source import SourceFile
 
 NAME = "openhands"
 ROOT_PARENT_ID = "__root__"
-"""Parent ID of an event without a parent."""
+"""Value of `parent_id` for an event without a parent."""
 NON_TREE_EVENT_KINDS = ("ConversationStateUpdateEvent", "ConversationErrorEvent")
-"""Kinds of events that are not part of the tree."""
+"""Kinds of events that the reader never chooses as the head, the last event of the active path."""
 _TASK_DESCRIPTION = re.compile(r"<(?:issue|pr)_description>\s*(\S[^\n]*)")
 MAX_DELEGATE_DEPTH = 8
-"""Maximum nesting of delegates."""
+"""Maximum depth of nested delegates and sub-agents."""
 MAX_REVIEWED_MESSAGES = 1_000_000
-"""Total number of messages that all condensations may check. Each condensation checks every visible message."""
+"""Number of checked messages and calls after which condensations are ignored. Each condensation checks all of them."""
 
 
 class OpenHandsEvent(NamedTuple):
     """An event with its location."""
 
     id: str
-    """Unique ID: the original one if possible."""
+    """Unique id: the original id, or a generated one if the original is missing or a duplicate."""
     record: dict[str, Any]
     source: SourceLocation
     time: datetime | None
 
 
 class OpenHandsRun(NamedTuple):
-    """Facts about a session, from outside its events."""
+    """Facts about a session, read from data outside its events."""
 
     id: str
     model_info: ModelFacts = ModelFacts("", {})
@@ -63,7 +63,7 @@ class OpenHandsRun(NamedTuple):
     project: str = ""
     git_branch: str = ""
     head_event_id: str = ""
-    """ID of the last event on the active path. If empty, the path ends at the last event of the session."""
+    """Id of the last event on the active path. If empty, the path ends at the last event of the session."""
     is_head_empty: bool = False
     """True if the active path is empty."""
     parent: str = ""
@@ -78,7 +78,7 @@ class OpenHandsRun(NamedTuple):
 
 
 def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Sequence[OpenHandsEvent]) -> Session:
-    """Build the session from its events; the caller adds the problems of the source."""
+    """Build the session from its events. The caller must add the problems of the source."""
     own, delegated = _split_delegates(events) if run.can_delegate else ([*events], [])
     prompter: Author = "model" if run.parent else "human"
     conversation = OpenHandsConversation(source, run.model_info, prompter)
@@ -114,7 +114,7 @@ def build_openhands_session(source: SourceFile, run: OpenHandsRun, events: Seque
 
 
 def _make_title(segments: Sequence[History]) -> str:
-    """Return the title of the task in an evaluation's prompt, else the first prompt."""
+    """Return the first line of an evaluation's task description, else a title made from the first prompt."""
     prompts = (message.text for segment in segments for message in segment if message.author == "human")
     match = _TASK_DESCRIPTION.search(next(prompts, ""))
     return match[1].strip()[:MAX_TITLE_CHARS] if match else title_from_prompt(segments)
@@ -129,7 +129,7 @@ def _working_directory(event: OpenHandsEvent) -> str:
 def _select_active_events(
     source: SourceFile, run: OpenHandsRun, events: Sequence[OpenHandsEvent]
 ) -> tuple[list[OpenHandsEvent], list[tuple[str, list[OpenHandsEvent]]]]:
-    """Return the events on the path to the head, and the others grouped by the event where they branch off."""
+    """Return the events on the path to the head, and the other events, grouped by the event where they branch off."""
     if not run.is_head_empty and not any(isinstance(event.record.get("parent_id"), str) for event in events):
         return list(events), []
     by_id = {event.id: event for event in events}
@@ -156,7 +156,7 @@ def _select_active_events(
 def _split_delegates(
     events: Sequence[OpenHandsEvent],
 ) -> tuple[list[OpenHandsEvent], list[tuple[OpenHandsEvent, list[OpenHandsEvent]]]]:
-    """Return the session's own events, and for each delegate the event that started it and its events."""
+    """Return the session's own events and, for each delegate, the event that started it and the delegate's events."""
     ends = {
         str(event.record["cause"]): n
         for n, event in enumerate(events)
@@ -245,14 +245,14 @@ class OpenHandsConversation:
         self._reviewed_count = 0
 
     def histories(self) -> list[History]:
-        """Return all segments of the events that were added."""
+        """Return the segments of all events added so far."""
         return [History(tuple(segment)) for segment in (*self._segments, self._current_messages())]
 
     def _current_messages(self) -> list[Message]:
         return [message for group in self._groups for message in group.messages()]
 
     def add_events(self, events: Iterable[OpenHandsEvent]) -> dict[str, str]:
-        """Add events and return, for each, the ID of the last message after it."""
+        """Add events. Return the id of the conversation's last message after each event, by event id."""
         latest: dict[str, str] = {}
         for event in events:
             try:
@@ -330,7 +330,9 @@ class OpenHandsConversation:
             return
         self._reviewed_count += len(self._groups) + len(self._pending_calls)
         if self._reviewed_count > MAX_REVIEWED_MESSAGES:
-            self._source.report("the session has too many condensations", "the rest is ignored", event.source.line)
+            self._source.report(
+                "the session has too many condensations", "the other condensations are ignored", event.source.line
+            )
             return
         message = Message("user", (Summary(fact.summary),), author="harness")
         summary = [ReplyGroup(self._locate_message(message, event, id_))] if fact.summary else []

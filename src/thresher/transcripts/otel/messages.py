@@ -1,15 +1,15 @@
 """Parse model calls and tool results from the attributes and events of spans.
 
 OpenInference flattens messages to attributes with an index in the name. Older versions of OpenLLMetry do the same with
-`gen_ai.prompt` and `gen_ai.completion`.
-The GenAI conventions of OpenTelemetry store messages as JSON; older versions have one event per message. Vercel's AI
-SDK has its own names. The fallback is the span's whole input and output.
+`gen_ai.prompt` and `gen_ai.completion`. The GenAI conventions of OpenTelemetry store messages as JSON. Their older
+versions have one event per message. Vercel's AI SDK has its own attribute names. The fallback is the span's whole input
+and output.
 
-By default, SDKs keep 128 attributes per span, so a long history loses its first messages.
+By default, SDKs keep at most 128 attributes per span, so a long history loses its first messages.
 
-Tool spans supply results that are missing from later model calls, and show which calls failed. A tool span is matched
-with a call by call ID. If the span has no call ID, it must be the same agent's next span for that tool, and start
-between the model call that made the tool call and the next model call.
+Tool spans supply results that are missing from later model calls, and show which calls failed. A tool span with a call
+id answers the call with that id. A tool span without a call id answers a call of the same agent to the same tool. This
+span must start between the model call that made the tool call and the next model call.
 """
 
 from collections import defaultdict, deque
@@ -105,7 +105,7 @@ def _with_messages(call: LoggedCall, span: OtelSpan) -> LoggedCall:
         inputs = [{"role": "system", "content": system}, *inputs]
     prompt = [message for row in inputs if (message := parse_lenient_message(row, "user")).parts]
     answers = [message for row in outputs if (message := parse_lenient_message(row, "assistant")).parts]
-    used = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # in it, each message is a choice
+    used = 1 if attributes.get("gen_ai.output.messages") else len(answers)  # each output message is an alternative
     call = call._replace(input_messages=prompt, output_messages=answers[:used], alternatives=answers[used:])
     return call._replace(is_truncated=_lowest_index(attributes, "llm.input_messages.") > 0)
 
@@ -125,7 +125,7 @@ def _decode_json(value: Any) -> Any:
 
 
 def _find_messages(value: Any, plain: str = "") -> list[dict[str, Any]]:
-    """Find messages in a value: a list, an object that contains a list, one message, or plain text by role `plain`."""
+    """Find messages in a value: a list, an object that contains a list, one message, or text with the role `plain`."""
     value = _decode_json(value)
     if isinstance(value, list):
         return [row for row in map(_decode_json, value) if isinstance(row, dict) and has_message_content(row)]
@@ -255,7 +255,7 @@ def get_span_agent_name(span: OtelSpan) -> str:
 
 
 def _parse_usage(span: OtelSpan) -> Usage | None:
-    """Return the usage of a model call. The input count includes cached tokens, unless the cached tokens exceed it."""
+    """Return the usage of a model call. An input count includes the cached tokens, unless it is smaller."""
     counts = {name: _parse_token_count(_first_value(span.attributes, keys)) for name, keys in _USAGE_KEYS.items()}
     if not (counts["input"] or counts["output"]):
         return None
@@ -291,7 +291,7 @@ class OtelToolSpans:
                 self._unmatched_spans[agents[0].key if agents else span.trace_id, name].append(span)
 
     def attach_results(self, conversation: CallThread) -> tuple[list[History], dict[str, str]]:
-        """Return the histories with results from tool spans, and the call ID that each span answers, by span key."""
+        """Return the histories with results from tool spans, and the id of each span's call, by span key."""
         following = [*conversation.model_calls[1:], None]
         next_calls = {call.number: after for call, after in zip(conversation.model_calls, following, strict=True)}
         calls_by_span: dict[str, str] = {}
@@ -312,7 +312,7 @@ class OtelToolSpans:
         return histories, calls_by_span
 
     def _next_span(self, call: LoggedCall, following: LoggedCall | None, name: str) -> OtelSpan | None:
-        """Take the next span of a tool that starts between a model call and the following one."""
+        """Remove and return the next span of a tool that starts between a model call and the following one, or None."""
         waiting = self._unmatched_spans.get((call.agent_key, name))
         while waiting and waiting[0].start and call.start and waiting[0].start < call.start:
             waiting.popleft()
@@ -343,7 +343,7 @@ def _mark_failed(part: Part, failed: Collection[str]) -> Part:
 
 
 def _tool_identity(span: OtelSpan) -> tuple[str, str]:
-    """Return the tool's name and the call ID in a tool span. The ID is empty if the span has none."""
+    """Return the tool's name and the call id in a tool span. The id is empty if the span has no call id."""
     name = as_text(_first_value(span.attributes, _TOOL_NAME_KEYS)) or span.name.removeprefix("execute_tool ")
     return name, as_text(_first_value(span.attributes, _CALL_ID_KEYS))
 

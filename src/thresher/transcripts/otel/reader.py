@@ -1,8 +1,9 @@
 """Agent traces as OpenTelemetry spans: the span of a model call contains the call's whole prompt.
 
-Calls with the same agent span or conversation ID are joined into conversations (`stitching`). The main conversation of
-an agent is the one with the most calls. The agent's other conversations (such as a call for a plan or a summary) become
-children, and so do agents inside other agents. Messages that a child repeats from its parent are carried.
+Calls with the same agent span or conversation id are joined into conversations (`stitching`). The main conversation of
+an agent is the one with the most calls. The agent's other conversations (side conversations, such as a call for a plan
+or a summary) become children, and so do agents inside other agents. Messages that a side conversation repeats from its
+parent are carried.
 """
 
 from bisect import bisect_right
@@ -31,7 +32,7 @@ def _read(source: SourceFile) -> list[Session]:
     tree = read_spans(source)
     conversations = _stitch_conversations(source, tree)
     if not conversations:
-        raise UnknownFormatError(f"`{source.path}` contains {len(tree.spans)} spans, and no messages of a model")
+        raise UnknownFormatError(f"`{source.path}` contains {len(tree.spans)} spans, but no model messages")
     family = _ConversationTree(source, tree, conversations)
     sessions = [family.build_session(root) for root in conversations if root not in family.parents]
     sessions[0] = replace(sessions[0], problems=tuple(source.problems))
@@ -61,14 +62,14 @@ def _stitch_conversations(source: SourceFile, tree: SpanTree) -> list[CallThread
         stitcher.add(call)
     if truncated:
         what = f"{truncated} model calls lost their first messages to a limit on attributes"
-        source.report(what, "copied from earlier calls")
+        source.report(what, "the messages are copied from earlier calls")
     if empty:
         source.report(f"{empty} model calls have no messages because content was not recorded", "skipped")
     return stitcher.merge_threads()
 
 
 def _iter_agent_level_calls(source: SourceFile, tree: SpanTree, covered: set[str]) -> Iterator[LoggedCall]:
-    """Yield calls made from agent spans that have messages while their model spans have none, the latest first."""
+    """Yield a call for each agent span with messages whose model spans have no messages, the latest first."""
     for span in reversed(tree.spans):
         if span.kind != "agent" or span.key in covered:
             continue
@@ -121,7 +122,8 @@ class _ConversationTree:
         if agent:
             outer_keys = (outer.key for outer in self._tree.enclosing_agents(agent)[1:])
             return next((self._main_by_agent[key] for key in outer_keys if key in self._main_by_agent), None)
-        # A call outside the only agent of a trace (such as one that formats its answer) belongs to that agent.
+        # If a trace has only one outermost agent, a conversation outside this agent (such as a call that formats the
+        # agent's answer) becomes the agent's child.
         roots = self._roots_by_trace[conversation.model_calls[0].trace_id]
         return roots[0] if len(roots) == 1 else None
 
@@ -174,7 +176,11 @@ class _ConversationTree:
         return span if span and span.kind == "agent" else None
 
     def _assign_id(self, conversation: CallThread, *, is_side: bool) -> str:
-        """Return the first unused ID of these: the conversation, its trace, its agent span and its first span."""
+        """Return the first unused id of a conversation's candidates.
+
+        The candidates are the conversation id and the trace id (not for children), then the id of the agent's span (not
+        for side conversations), then the id of the first model call's span.
+        """
         first = conversation.model_calls[0]
         span_id = self._spans_by_number[first.number].id
         agent = None if is_side else self._find_agent_span(conversation)
@@ -185,7 +191,10 @@ class _ConversationTree:
         return chosen
 
     def _find_spawning_call(self, child: CallThread, timeline: "OtelCallTimeline | None") -> str:
-        """Return the ID of the call that started an agent: the call whose tool span contains it, else one before it."""
+        """Return the id of the call that started an agent, or an empty string.
+
+        It is the call whose tool span contains the agent's span or, if there is none, a call directly before the agent.
+        """
         agent = self._find_agent_span(child)
         if agent is None or timeline is None or self._main_by_agent[child.agent_key] is not child:
             return ""
@@ -200,7 +209,7 @@ class OtelCallTimeline:
     def __init__(
         self, conversation: CallThread, histories: Iterable[History], calls_by_span: Mapping[str, str]
     ) -> None:
-        """Index the calls. `calls_by_span` maps the key of each tool span to the ID of the call that it answers."""
+        """Index the calls. `calls_by_span` maps the key of each tool span to the id of the call that it answers."""
         self.calls_by_span = calls_by_span
         self._model_calls = [call for call in conversation.model_calls if call.start]
         self._tool_calls: dict[int, list[ToolCall]] = defaultdict(list)
@@ -209,9 +218,9 @@ class OtelCallTimeline:
                 self._tool_calls[conversation.calls_by_message_id[message.id].number] += message.calls
 
     def find_call_before(self, agent: OtelSpan) -> str:
-        """Return the ID of the call in the last answer before an agent's start, or an empty string.
+        """Return the id of the call in the last answer before an agent's start, or an empty string.
 
-        If the answer has several calls, return the only one with the agent's name.
+        If the answer has several calls, exactly one of them must have the agent's name. This call's id is returned.
         """
         count = bisect_right(self._model_calls, agent.start, key=attrgetter("start")) if agent.start else 0
         calls = self._tool_calls[self._model_calls[count - 1].number] if count else []
@@ -220,7 +229,7 @@ class OtelCallTimeline:
 
 
 def _select_main_conversations(conversations: Iterable[CallThread]) -> dict[str, CallThread]:
-    """Return each agent's main conversation: the one with the most calls or, among equals, the longest."""
+    """Return each agent's main conversation: the one with most of its calls or, if equal, the longest."""
     best: dict[str, tuple[int, int, CallThread]] = {}
     for conversation in conversations:
         for agent_key, count in Counter(call.agent_key for call in conversation.model_calls).items():

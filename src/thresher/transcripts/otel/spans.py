@@ -1,8 +1,8 @@
 """Parse the spans of a trace from any common file layout.
 
 Layouts: trees of spans (TRAIL); OTLP as one document or one export per line, including logs; flat spans of the SDK's
-console exporter, Phoenix or Langfuse, as a list, one per line or concatenated. Constants list each field's names in all
-layouts. Parsed spans are sorted by time and have flat attributes with dotted names.
+console exporter, Phoenix or Langfuse, as a list, one per line or concatenated. The constants list each field's names in
+all layouts. Parsed spans are sorted by time and have flat attributes with dotted names.
 """
 
 import json
@@ -58,7 +58,7 @@ MAX_SNIFFED_SPANS = 200
 MAX_PROBED_LINES = 2000
 """Maximum number of lines to parse when searching for the first of several concatenated objects."""
 MAX_SPAN_DEPTH = 100
-"""Maximum number of ancestors to check. Parents can form a cycle."""
+"""Maximum number of ancestors to check. The limit is necessary because parents can form a cycle."""
 _ATTRIBUTE_PREFIXES = ("openinference.", "gen_ai.", "llm.", "traceloop.", "langfuse.", "ai.")
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
@@ -82,14 +82,14 @@ class OtelSpan(NamedTuple):
     end: datetime | None
     is_failed: bool
     status_message: str
-    """Description of the status, such as an error."""
+    """Description of the status, such as an error message."""
     attributes: dict[str, Any]
     events: tuple[SpanEvent, ...]
     resource: dict[str, Any]
     number: int
     """Number of the span in the file."""
     line: int
-    """Line in the file or, in a document, the number of the span."""
+    """Line of the span in the file, or the same as `number` if the file is one document."""
 
     @property
     def key(self) -> str:
@@ -113,7 +113,7 @@ class SpanTree(NamedTuple):
             ancestor = self.by_key.get(f"{ancestor.trace_id} {ancestor.parent_id}")
 
     def enclosing_agents(self, span: OtelSpan) -> list[OtelSpan]:
-        """Return the agent spans that contain a span, the innermost first; an agent contains itself."""
+        """Return the agent spans that contain a span, the innermost first. An agent span contains itself."""
         return [agent for agent in (span, *self.iter_ancestors(span)) if agent.kind == "agent"]
 
 
@@ -202,7 +202,7 @@ def _iter_raw_spans(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]
 
 
 def _is_raw_span(wire: Mapping[str, Any]) -> bool:
-    """Return True for a span: an object with an ID, a trace and a start time."""
+    """Return True for a span: an object with a span id, a trace id and a start time."""
     context = dict_at(wire, "context")
     has_id = bool(_first_text(wire, _ID_KEYS) or first_text(context, "span_id", "spanId"))
     has_trace = bool(_first_text(wire, _TRACE_KEYS) or first_text(context, "trace_id", "traceId"))
@@ -312,7 +312,7 @@ def _parse_event(wire: dict[str, Any]) -> SpanEvent:
 
 
 def parse_span_time(value: Any) -> datetime | None:
-    """Parse a time as text, nanoseconds or microseconds since 1970, or a pair of seconds and nanoseconds."""
+    """Parse a time: text, a number of nanoseconds or microseconds since 1970, or a pair of seconds and nanoseconds."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 25:
         value = int(value)
     match value:
@@ -344,7 +344,7 @@ def _end_from_duration(start: datetime | None, duration: Any) -> datetime | None
 
 
 def sniff_spans(source: SourceFile) -> int:
-    """Match spans with attributes of a known vocabulary. Give a lower score to an OTLP export without them."""
+    """Match spans with attributes of a known vocabulary. Give other OTLP exports a lower score."""
     document = source.document
     values = [document] if document is not None else [value for value in source.head if isinstance(value, dict)]
     values = values or ([] if source.is_database else _peek_printed_json(source))
