@@ -70,7 +70,7 @@ def escalate_to_budget(
         return closed
     for proposed in propose_edits(draft.history, make_step_policies(steps), draft.token_weights):
         edit = proposed if shape is None else shape(proposed)
-        # Close the draft again only when the edits since then save enough to reach the budget.
+        # Close the draft again only when the edits added since the last close save enough to reach the budget.
         if edit is not None and draft.add(edit) and tokens - draft.tokens >= closed.tokens - budget:
             closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
             if closed.tokens <= budget:

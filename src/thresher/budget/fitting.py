@@ -1,4 +1,4 @@
-"""The entry points `plan` and `fit`: input of any form, output of the same form, within the budget.
+"""The entry points `plan` and `fit`: plan what to remove, or return the conversation in its own form within the budget.
 
 `plan` only reads the content store, to verify placeholders in the history. `fit` writes removed content to the store
 before it returns a history with placeholders.
@@ -37,7 +37,7 @@ from thresher.tokens import TokenWeights, find_model, find_model_name, token_wei
 DEFAULT_WINDOW_SHARE = 0.7
 """Share of the model's context window that is the default budget."""
 DEFAULT_CONTEXT_WINDOW = 200_000
-"""Context window to assume for `auto` without a known model."""
+"""Context window to assume for the preset `auto` if the model is unknown."""
 
 
 NON_SETTINGS = ("thinking", "counter", "scale")
@@ -64,9 +64,9 @@ def plan(
     `policy` is the name of a preset or policy, a policy, or a list of these. `budget` is a number of tokens (`60_000`,
     `"60k"`); the default with a `model` is 70 % of its context window. `dialect` selects the rules that the result must
     satisfy (None: the dialect of the messages; for a history or session, all dialects). `thinking` sets the effect of
-    an edit on the signed thinking that follows it (default: as the model requires), `scale` the token weights (default:
-    the model's, with the named `counter`), and `store` the content store for verifying placeholders. `PlanOptions`
-    lists all other options, such as `exclude_tools=("Edit",)`.
+    an edit on the signed thinking that follows it (default: as the model requires). `scale` sets the token weights
+    (default: those of the model, with the named `counter`). `store` is the content store that verifies placeholders.
+    `PlanOptions` lists all other options, such as `exclude_tools=("Edit",)`.
     """
     parsed, dialect = read_with_dialect(history, dialect)
     return _plan_repaired(parsed, resolve_plan_setup(parsed, policy, options), dialect, store)[0]
@@ -75,7 +75,7 @@ def plan(
 def _plan_repaired(
     history: History, setup: "PlanSetup", dialect: str | None, store: ContentStore | None
 ) -> tuple[Plan, History]:
-    """Return the plan, and the history that it applies to, repaired if necessary."""
+    """Return the plan, and the repaired history to which it applies."""
     repaired = repair(history, dialect)
     history = repaired.history
     placeholders = look_up_placeholders(history, store or default_content_store())
@@ -152,7 +152,7 @@ def _escalate_to_budget(draft: PlanDraft, setup: PlanSetup) -> tuple[PlanDraft, 
 
 
 def _resolve_policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list[Policy], str]:
-    """Return the requested policies and those that options add, and a label for them."""
+    """Return the requested policies with the policies that options add, and a label of the requested ones."""
     named: Sequence[str | Policy]
     if policy is None or isinstance(policy, str):
         named = [chosen.policy or "smart"]
@@ -175,7 +175,7 @@ def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
 
 
 def default_budget(model: str) -> int:
-    """Return the default budget for a model: a share of its context window, assumed if the model is unknown."""
+    """Return the default budget: a share of the model's context window, which is assumed for an unknown model."""
     known = find_model(model) if model else None
     return int((known.window if known is not None else DEFAULT_CONTEXT_WINDOW) * DEFAULT_WINDOW_SHARE)
 
@@ -214,7 +214,7 @@ def fit_with_plan(
 
 
 def _result_without_edits(history: History, made: Plan, error: StoreError) -> FitResult:
-    """Return the history unedited, because its content cannot be stored; raise the error if it exceeds the budget."""
+    """Return the history unedited, because the store failed; raise the error if the history exceeds the budget."""
     if made.budget is not None and made.tokens_before > made.budget:
         raise error
     warnings.warn(f"nothing was removed: {error}", stacklevel=4)

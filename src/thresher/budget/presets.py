@@ -1,7 +1,8 @@
 """Presets: named lists of policies with their options, as data.
 
-Five presets form a scale, from removing nothing (`none`) to removing almost everything (`aggressive`). The other
-presets are single policies, or the steps for an agent's own loop. Users can add presets in `thresher.toml`.
+Five presets form a scale, from removing nothing (`none`) to removing almost everything (`aggressive`). Three
+other presets are single policies, and `tool-retention` combines four. `auto` has no steps: it removes only what the
+budget requires. Users can add presets in `thresher.toml`.
 """
 
 from collections.abc import Mapping
@@ -82,7 +83,7 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
 
 
 def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
-    """Return the steps with which a window removes rarely used content when it is older than about `age` calls."""
+    """Return the steps with which a window removes rarely used content that is older than about `age` calls."""
     summary = {"max_calls_per_summary": 20, "max_chars": 600, "include_agent_text": True, "max_identifiers": 200}
     return (
         ("superseded", {"edited": False}),
@@ -102,7 +103,7 @@ GENTLE_STEPS: tuple[PolicyStep, ...] = (
 )
 """Escalation steps that remove content that is rarely used again."""
 DECAY_STEPS: tuple[PolicyStep, ...] = (("decay", {"max_decay": 8}), ("decay", {"max_decay": 3}), *GENTLE_STEPS)
-"""Escalation steps for a window: `decay` first, because recently used content is often used again."""
+"""Escalation steps for a window: `decay` first, because it keeps recent content, which is often used again."""
 ESCALATION_STEPS: tuple[PolicyStep, ...] = (
     *GENTLE_STEPS,
     # The following steps remove useful content, for a budget that is far too small.

@@ -1,9 +1,9 @@
-"""Settings: options of the call override `THRESHER_*`, `CLAUDIST_*` and `thresher.toml`, in this order.
+"""Load settings: options of the call override environment variables, and these override `thresher.toml`.
 
-Every option has an environment variable: `exclude_tools` is `THRESHER_EXCLUDE_TOOLS=Edit,Write`, the option
-`max_file_reads` of the policy `reads` is `THRESHER_READS_MAX_FILE_READS=3`, and a window's threshold `patience` is
-`THRESHER_THRESHOLDS_PATIENCE=2`. The prefix `CLAUDIST_` is also accepted. An empty value means not set; an invalid
-value is an error.
+Every option has an environment variable. `THRESHER_EXCLUDE_TOOLS=Edit,Write` sets the option `exclude_tools`,
+`THRESHER_READS_MAX_FILE_READS=3` sets the option `max_file_reads` of the policy `reads`, and
+`THRESHER_THRESHOLDS_PATIENCE=2` sets a window's threshold `patience`. Options that belong to no policy and no threshold
+also accept the prefix `CLAUDIST_`. An empty value means not set; an invalid value is an error.
 """
 
 import os
@@ -109,7 +109,7 @@ class Settings:
         return name, {**options, **self.policies.get(name, {})}
 
     def _filter_steps(self, base: tuple[PolicyStep, ...], *, replaces: bool = True) -> tuple[PolicyStep, ...]:
-        """Return the steps without those that an option disables, or replaces by its own step."""
+        """Return the steps without those that an option disables; with `replaces`, also without replaced ones."""
         filters = self.filters
         off = {
             "thinking": filters.get("exclude_thinking"),
@@ -175,7 +175,7 @@ def load_settings(
     model: str | None = None,
     **filters: Unpack[FilterOptions],
 ) -> Settings:
-    """Load the settings: options of the call, over the environment, over `file` (default `thresher.toml`)."""
+    """Load the settings: options of the call override the environment, which overrides `file` (`thresher.toml`)."""
     check_option_names(filters, OPTION_NAMES)
     settings = _load_file(Path(SETTINGS_FILE) if file is None else file, needed=file is not None)
     settings = _load_environment(settings, os.environ if environment is None else environment)

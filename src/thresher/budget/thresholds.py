@@ -7,7 +7,7 @@ from thresher.errors import OptionError
 
 DEFAULT_AGE_RANGE = (22, 45)
 TOKENS_PER_CALL = 4_000
-"""Tokens of the budget for each call of the default `keep_calls`, within `DEFAULT_AGE_RANGE`."""
+"""Divisor that turns a budget into the default `keep_calls`, which stays within `DEFAULT_AGE_RANGE`."""
 
 
 @renamed_fields(
@@ -29,15 +29,15 @@ class Thresholds:
     min_saving: int = 1_000
     """Minimum tokens that a replan must save."""
     patience: float = 0.6
-    """Cost of reading removable content, as a multiple of the cost of its removal, that must accrue before a replan;
+    """Cost of reading removable content that must accrue before a replan, as a multiple of the cost of removing it;
     1 is break-even."""
     prompt_patience_share: float = 0.5
     """Factor by which `patience` is multiplied at a human prompt."""
     min_expected_calls: int = 20
-    """Minimum estimate of further calls. The estimate is the number of past calls if that is higher."""
+    """Lowest estimate of the number of further calls; after more past calls, the estimate is their number."""
     keep_calls: int | None = None
-    """Number of calls for which `auto` keeps results, even if removal would pay: see the policy `decay`. None: 22, and
-    up to 45 with a large budget."""
+    """Number of calls for which `auto` keeps results, even if removing them would save cost: see the policy `decay`.
+    None: 22, and up to 45 with a large budget."""
 
     def __post_init__(self) -> None:
         if not 0 < self.prompt_patience_share <= 1:

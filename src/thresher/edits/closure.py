@@ -1,4 +1,4 @@
-"""Close a draft under the rules that concern the whole history, not a single edit.
+"""Close a draft: enforce the rules that concern the whole history, not a single edit.
 
 Each fix either drops another part or withdraws an edit. The plan counts both.
 """
@@ -21,7 +21,8 @@ from thresher.store import short_id
 ThinkingRule = Literal["free", "strip_after_edit", "append_only", "drop_block"]
 """Effect of an edit on the signed thinking that follows it.
 
-`free`: none; `strip_after_edit`: drop the thinking; `append_only`: refuse the edit; `drop_block`: the API drops it.
+`free`: no effect. `strip_after_edit`: the plan drops the thinking. `append_only`: the edit is refused. `drop_block`:
+the API drops the thinking.
 """
 LEGALITY_POLICY = "legality"
 """Policy name of edits that only the rules require."""
@@ -50,7 +51,7 @@ def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: boo
 
 
 def _protect_signed_thinking(draft: PlanDraft, messages: range) -> None:
-    """Withdraw edits before the last signed thinking of these messages: its signature covers everything before it."""
+    """Withdraw edits up to the last signed thinking of these messages, because its signature covers them."""
     parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.history[i].parts))
     last = max((place for place, part in parts if is_signed_thinking(part)), default=None)
     for place in sorted(draft.decisions.keys() - draft.held_places):
@@ -169,7 +170,7 @@ def _replace_opening(draft: PlanDraft, place: Place) -> None:
 
 
 def _drop_empty_messages(draft: PlanDraft) -> None:
-    """Drop messages that are blank, and edited messages in which only blank text or thinking is left."""
+    """Drop blank messages without content next to them, and edited messages if only blank text or thinking is left."""
     touched = draft.edited_messages()
     messages = enumerate(draft.history.messages) if touched else ()
     blanks = {index for index, message in messages if _is_blank(message) and not _has_speaking_neighbor(draft, index)}

@@ -114,7 +114,7 @@ class PlanDraft:
             self.held_places = set(self._resumed_decisions)
 
     def _drop_partners(self) -> None:
-        """Also drop the partner of each dropped call or result: it may have been added since the earlier plan."""
+        """Also drop the partner of each dropped call or result, which may have been added since the earlier plan."""
         for place, decision in list(self.decisions.items()):
             partner = self._partners.get(place)
             other = None if partner is None else self.decisions.get(partner)
@@ -154,7 +154,7 @@ class PlanDraft:
         return decision is not None and isinstance(decision.edit, Summarize)
 
     def _releases_summary(self, place: Place, edit: Drop) -> bool:
-        """Register the drop of a summarized part; when drops of all its parts are registered, drop the summary."""
+        """Register the drop of a summarized part; once drops of all parts of the summary are registered, drop them."""
         summary = self.decisions[place].edit
         requested = self._requested_drops.setdefault(summary.target, set())
         requested.add(place)
@@ -262,7 +262,7 @@ class PlanDraft:
         return sorted(whole)
 
     def _can_summarize(self, place: Place) -> bool:
-        """Return whether a part is kept, and is neither unknown nor a summary (some APIs return summaries as text)."""
+        """Return whether a part is not dropped, summarized or unknown, nor an earlier summary (in some APIs a text)."""
         decision, part = self.decisions.get(place), self.history.part(place)
         if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self._placeholders):
             return False
@@ -281,7 +281,7 @@ class PlanDraft:
 
     def _exact_id(self, place: Place) -> str:
         part = self.history.part(place)
-        # The content id of plain text is a hash of the exact text already.
+        # The content id of plain text is already a hash of the exact text.
         if isinstance(part, Text) or (isinstance(part, ToolResult) and [*map(type, part.content)] == [Text]):
             return self.history.occurrence(place).content
         return cached_exact_ids(self.history[place.message])[place.part]

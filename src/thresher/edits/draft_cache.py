@@ -11,19 +11,22 @@ from thresher.tokens import TokenWeights
 
 @cached_per_message
 def cached_placeholders(_: Message) -> dict[tuple[int, int, str, str], tuple[str, Part]]:
-    """Cache the placeholders of a message's parts for later plans, by part, turn, note and fixed text."""
+    """Cache the placeholders of a message's parts for later plans, by part index, turn, note and given text."""
     return {}
 
 
 @cached_per_message
 def cached_truncations(_: Message) -> dict[tuple[int, tuple[Elision, ...]], Part | None]:
-    """Cache the truncated parts of a message, by part and elided spans."""
+    """Cache the truncated parts of a message, by part index and elided spans."""
     return {}
 
 
 @cached_per_message
 def cached_part_weights(_: Message) -> dict[tuple[TokenWeights, int], tuple[int, Part]]:
-    """Cache the tokens of placeholders and truncated parts; keeping the part keeps its `id()` unique."""
+    """Cache the tokens of placeholders and truncated parts, by the `id()` of the part.
+
+    Each value also holds its part, so that no other part gets the same `id()`.
+    """
     return {}
 
 

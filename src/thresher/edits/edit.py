@@ -12,7 +12,7 @@ from msgspec import Struct
 from thresher.model import Occurrence
 
 Pin = Literal["", "system", "injection", "current", "active"]
-"""Reason why a part is pinned: system text, injected context, the human's latest message, or an active chain."""
+"""Reason why a part is pinned: system text, injected context, the human's latest message, an active chain, or none."""
 
 
 class Elision(NamedTuple):

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from thresher.edits.edit import Edit, Summarize
 
 UNREPORTED_REFUSALS = ("another edit takes precedence", "already summarized", "already a placeholder")
-"""Refusals that a summary of the plan omits: another edit already covers the part."""
+"""Reasons for refusals that a plan's explanation omits, because another edit already covers the part."""
 MAX_LISTED_MESSAGES = 5
-"""Maximum number of message numbers to list; the rest is counted."""
+"""Maximum number of message numbers to list; of the others, only the count is shown."""
 EDIT_LABELS = {"Drop": "dropped", "Replace": "replaced", "Truncate": "truncated", "Summarize": "summarized"}
 
 

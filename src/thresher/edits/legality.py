@@ -37,7 +37,7 @@ class LegalityTracker:
         self._length = 0
 
     def accepts(self, history: History) -> bool:
-        """Return whether the history is legal, assuming that the history that was last accepted is its legal prefix."""
+        """Return whether the history is legal; it must start with the last accepted history."""
         new = history.messages[self._length :]
         ids = list(iterate_unique_ids(new))
         tail = extract_grown_tail(history.messages, self._length)

@@ -1,8 +1,9 @@
 """Cache of legal history prefixes, so that a history that grew is validated only at its end.
 
-An agent's history grows one turn at a time, and most rules compare adjacent messages. If the prefix was legal, it is
-enough to validate its last turn and the new messages, after an added user message. Two cases need a full validation:
-repeated ids, and dialects whose rules link steps to each other (`Dialect.links_steps`).
+An agent's history grows one turn at a time, and most rules compare adjacent messages. If the prefix is legal, it is
+enough to validate a short history: an added user message, the last turn of the prefix, and the new messages. A full
+validation is needed if ids repeat, if an assistant message directly follows an assistant message that ends the prefix,
+or if a dialect's rules compare steps that are not adjacent (`Dialect.links_steps`).
 """
 
 from collections import deque
@@ -36,10 +37,10 @@ def extract_unchecked_tail(history: History, dialect: str | None) -> History | N
 
 
 def extract_grown_tail(messages: Sequence[Message], known: int) -> History | None:
-    """Return a short history that is legal if and only if this one is, or None.
+    """Return a short history that is legal if and only if `messages` are, or None if a full validation is needed.
 
-    The first `known` messages must be legal, and no id may repeat. Signatures link the steps of a turn, so the last
-    known step must contain a call.
+    The caller ensures that the first `known` messages are legal and that no id repeats. If the last turn of these
+    messages has no call, return None, because signatures link the steps of a turn.
     """
     cut = _find_tail_start(messages, known)
     calls = any(isinstance(part, ToolCall) for message in messages[cut:known] for part in message.parts)
@@ -47,7 +48,7 @@ def extract_grown_tail(messages: Sequence[Message], known: int) -> History | Non
 
 
 def iterate_unique_ids(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield all ids that must be unique: of calls, and of items of the Responses API."""
+    """Yield all ids that must be unique: ids of calls, and ids of items in the Responses API."""
     for message in messages:
         for owner in (message, *message.parts):
             if isinstance(owner, ToolCall):
@@ -77,7 +78,8 @@ def _is_prefix(messages: Sequence[Message], known: list[ref[Message]]) -> bool:
 def _find_tail_start(messages: Sequence[Message], known: int) -> int:
     """Return the start of the last turn in the known prefix, or 0.
 
-    Also return 0 if an assistant message directly follows the prefix: it reopens a tool loop, which has its own rules.
+    Also return 0 if the prefix ends with an assistant message and another one follows it: the second one reopens a tool
+    loop, which has its own rules.
     """
     if 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant":
         return 0

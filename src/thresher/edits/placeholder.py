@@ -17,11 +17,11 @@ PLACEHOLDER_PREFIX = "[thresher "
 PLACEHOLDER_ARGUMENT = "removed"
 """Name of the argument that holds the placeholder of a call's removed arguments."""
 _OLD_PLACEHOLDER_ARGUMENT = "left_out"
-"""Name of that argument in histories of earlier versions; see `PLACEHOLDER_ARGUMENT`."""
+"""Name that earlier versions of Thresher used for `PLACEHOLDER_ARGUMENT`."""
 ID_SLOT = "t1:................"
 """Temporary id in a note until the real id is known. It has the same length, so that limits hold."""
 SUMMARY_END = "[/thresher]"
-"""Marker at the end of a summary, so that text after the summary is not attributed to it."""
+"""Marker at the end of a summary, so that text after the marker does not count as part of the summary."""
 _PLACEHOLDER = re.compile(r"\[thresher (t1:[0-9a-f]{16}) · [^\n\[\]]{0,2000}\]")
 _WHOLE_PLACEHOLDER = re.compile(rf"\s*{_PLACEHOLDER.pattern}(?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?\s*")
 MAX_LABEL_LENGTH = 80

@@ -40,7 +40,7 @@ class Plan(Struct, frozen=True):
     unpinned: int = 0
     """Number of pinned parts that are edited because the user's options lift their pins."""
     quality: float | None = None
-    """Share of the importance score that is kept, if a policy measures it."""
+    """Share of the importance score that is kept; None if the policy `exchanges` made no edit."""
     notes: tuple[str, ...] = ()
 
     @property

@@ -32,7 +32,7 @@ class RepairResult(Struct, frozen=True):
 
 
 MAX_REPAIR_ROUNDS = 100
-"""Safety limit; repairs may cause further repairs, but never cycle."""
+"""Maximum repair steps, as a safety limit: a repair may require another one, but repairs never cycle."""
 
 
 def repair(messages: Messages, dialect: str | None = None) -> RepairResult:

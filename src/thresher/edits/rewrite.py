@@ -56,7 +56,7 @@ def _short_arguments(arguments: str) -> dict[str, Any]:
 
 
 def truncate_part(part: Text | ToolCall | ToolResult, gaps: tuple[Elision, ...], short: str) -> Part | None:
-    """Replace spans of a part's text by their notes, with the part's id; return None if that breaks its JSON."""
+    """Replace spans of a part's text by their notes, with the part's id; return None if that breaks a call's JSON."""
     before = part_text(part)
     notes = [gap._replace(note=gap.note.replace(ID_SLOT, short)) for gap in gaps]
     text = apply_elisions(before, tuple(notes))
@@ -78,7 +78,7 @@ def is_blank_text(part: Part) -> bool:
 
 
 def iterate_kept(messages: Sequence[Message], gone: Container[int]) -> Iterator[tuple[int, bool]]:
-    """Yield the index of each message that is not `gone`, and whether it must be merged with the previous one."""
+    """Yield the index of each message that is not `gone`, and whether it must be merged with the one before."""
     last: Message | None = None
     is_after_gap = False
     for index, message in enumerate(messages):

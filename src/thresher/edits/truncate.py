@@ -1,7 +1,7 @@
 """Choose spans to elide from a text: at character boundaries, and at line ends if one is near.
 
 A note replaces each span and states the size of the original. Limits include the note, so that a truncated text is
-within its limit the next time.
+not truncated again.
 """
 
 import re
@@ -20,7 +20,7 @@ _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
 def keep_head_and_tail(text: str, head: int, tail: int) -> tuple[Elision, ...]:
-    """Elide all but `head` and `tail` characters; return nothing if that would remove too little."""
+    """Return the span to elide so that about `head` and `tail` characters stay; none if that removes too little."""
     note = _note(text)
     room = head + tail + len(note)
     return () if len(text) <= room + room // MIN_SAVING_DIVISOR else _elide_between(text, head, tail, note)
@@ -33,7 +33,10 @@ def _elide_between(text: str, head: int, tail: int, note: str) -> tuple[Elision,
 
 
 def elide_to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Elision, ...]:
-    """Truncate a text to `limit` characters including the note; `tail` is the share to keep from its end."""
+    """Return the span to elide so that a text has at most `limit` characters, including the note.
+
+    `tail` is the share of the kept characters that comes from the end of the text.
+    """
     note = _note(text)
     if len(text) <= max(limit, len(note)):
         return ()
@@ -110,7 +113,7 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F
 
 
 def elide_long_arguments(arguments: str, limit: int) -> tuple[Elision, ...]:
-    """Shorten the long strings of a JSON text to about `limit` characters each; the result is valid JSON."""
+    """Return the spans to elide so that each string in a JSON text has about `limit` characters."""
     gaps: list[Elision] = []
     for found in _STRING.finditer(arguments):
         inside = found.end() - found.start() - 2
@@ -137,7 +140,7 @@ def _snap_before_escape(text: str, first: int, position: int) -> int:
 
 
 def is_still_json(before: str, after: str) -> bool:
-    """Return whether `after` is JSON, if `before` is."""
+    """Return False if `before` is JSON and `after` is not; otherwise True."""
     return not _is_json(before) or _is_json(after)
 
 

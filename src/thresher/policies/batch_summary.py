@@ -41,7 +41,7 @@ CallNotation = Literal["call", "text", "text in prose"]
 
 
 class _OldCall(NamedTuple):
-    """A call that is old enough to summarize, and the reason if it is excluded."""
+    """A call that is old enough to summarize."""
 
     call: Place
     results: tuple[Place, ...]
@@ -49,6 +49,7 @@ class _OldCall(NamedTuple):
     description: str
     notation: CallNotation
     exclusion: str
+    """Reason why the call stays; empty if it may be summarized."""
 
     @property
     def members(self) -> tuple[Place, ...]:
@@ -78,9 +79,9 @@ class SummarizeBatches:
     max_distance: int = 40
     """Age in messages at which a single call starts a batch."""
     min_tokens: int = 0
-    """Minimum tokens of a call and its result together; smaller ones stay."""
+    """Minimum tokens of a call with its result; calls with fewer tokens stay."""
     exclude_tools: tuple[str, ...] | None = None
-    """Tools to exclude, by name or glob, besides questions to the user; None: the defaults; (): exclude nothing."""
+    """Tools to exclude, by name or glob; None: the defaults. Questions are excluded, too; (): exclude nothing."""
     keep_marked: str = "[keep]"
     """Marker that excludes a call if the arguments or the message's text contain it; empty: no marker."""
     max_chars: int = 2_000
@@ -88,9 +89,9 @@ class SummarizeBatches:
     max_calls_per_summary: int = 0
     """Maximum calls in one summary; 0: all adjacent calls."""
     include_agent_text: bool = False
-    """True if agent text next to the calls is summarized, too, when all calls of its message are summarized."""
+    """True if agent text is summarized, too, in messages whose calls are all summarized."""
     max_identifiers: int = 0
-    """Maximum identifiers and paths to list after a summary."""
+    """Maximum identifiers and paths to list at the end of a summary."""
     xml: bool = True
     """True if calls written as XML in text are summarized, too."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
@@ -210,12 +211,15 @@ def _message_text(message: Message) -> str:
 
 @cached_per_message
 def _summary_cache(_: Message) -> "dict[tuple[tuple[Occurrence, ...], tuple[int, ...], int, int, int], str]":
-    """Cache the summaries whose first part is in this message."""
+    """Cache the summaries whose first summarized part is in this message."""
     return {}
 
 
 def _pairing(history: History, places: Sequence[Place]) -> tuple[int, ...]:
-    """Return the index of each call's result, because equal texts may be paired differently."""
+    """Return for each place the index in `places` of its chain's result, or -1.
+
+    The cache key needs it, because equal calls may be paired with different results.
+    """
     order = {place: n for n, place in enumerate(places)}
     results = (history.chain_at[place].result if place in history.chain_at else None for place in places)
     return tuple([-1 if result is None else order.get(result, -1) for result in results])
@@ -237,7 +241,7 @@ def _format_list(lines: Sequence[str], limit: int) -> str:
 
 
 def _find_boundaries(history: History, old: Sequence[_OldCall]) -> list[int]:
-    """Return the prompts that no batch may span, without messages that only hold a tool's answer."""
+    """Return the indexes of prompts, which no batch may span; a message with the result of an XML call is no prompt."""
     answers = {one.results[0].message for one in old if one.notation != "call"}
     return [index for index in find_prompts(history) if index not in answers]
 
@@ -254,7 +258,10 @@ def _find_adjacent_parts(history: History, places: Sequence[Place], kinds: tuple
 
 
 def _replace_answers(history: History, run: Sequence[_OldCall]) -> Iterator[Replace]:
-    """Replace tool answers by placeholders where the text around the calls must stay; keep a separate header line."""
+    """Replace the results of XML calls by placeholders, if the text around the calls must stay.
+
+    If a result consists of several texts, the first one is its header line and stays.
+    """
     for one in run:
         for place in one.results[1:] or one.results:
             target = history.occurrence(place)

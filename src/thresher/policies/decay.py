@@ -1,9 +1,10 @@
 """The policy `decay`: replace tool results by placeholders as they age, and list the identifiers that they contained.
 
 The older a result is, the less of it is used again, and what is used is mostly identifiers. The rates are tuned on
-recordings (`thresher replay`). A part decays by 1 with each call. It decays faster after each later prompt, after each
-later edit of its file, if its text was repeated, and if its tool neither reads a file nor starts a sub-agent. The
-arguments of a call decay half as fast. The placeholder lists the identifiers of the text that it replaces.
+recordings (`thresher replay`). The decay of a part grows by 1 with each call of the model. It grows faster after each
+later prompt. For a result, it also grows faster after each later edit of the file, if a later part repeats the text,
+and if the tool neither reads a file nor starts a sub-agent. Arguments of a call decay half as fast. The placeholder
+lists the identifiers of the text that it replaces.
 """
 
 from bisect import bisect_right
@@ -24,10 +25,10 @@ from thresher.tokens import TokenWeights, default_token_weights
 
 POLICY_NAME = "decay"
 DECAY_PER_PROMPT = 0.5
-"""Increase of the decay rate per later prompt, for at most `MAX_PROMPTS`."""
+"""Increase of the decay rate for each later prompt, up to `MAX_PROMPTS` prompts."""
 MAX_PROMPTS = 3
 DECAY_PER_EDIT = 0.15
-"""Increase of the decay rate per later edit of the file, for at most `MAX_EDITS`."""
+"""Increase of the decay rate for each later edit of the file, up to `MAX_EDITS` edits."""
 MAX_EDITS = 5
 REPEATED_FACTOR = 3.0
 SLOW_CATEGORIES = frozenset({"file_read", "subagent"})
@@ -35,14 +36,14 @@ SLOW_CATEGORIES = frozenset({"file_read", "subagent"})
 OTHER_CATEGORY_FACTOR = 1.5
 CALL_FACTOR = 0.5
 SHORT_CALL_TOKENS = 150
-"""Maximum tokens of a call that always stays unchanged."""
+"""Maximum tokens of a short call, which always stays unchanged."""
 
 
 class _DecayingPart(NamedTuple):
     place: Place
     decay: float
     max_identifiers: int
-    """Maximum number of identifiers in its placeholder."""
+    """Maximum number of identifiers in the part's placeholder."""
 
 
 @renamed_fields(age="max_decay", names="max_identifiers")
@@ -97,7 +98,7 @@ class _DecayRate:
         self._last_ordinals = {one.content: one.ordinal for one in history.occurrences}
 
     def base_decay(self, place: Place) -> float:
-        """Return a part's age in calls, increased by later prompts."""
+        """Return a part's age in calls of the model, increased by later prompts."""
         prompts = len(self._prompts) - bisect_right(self._prompts, place.message)
         return (self._calls - self._history.turn(place.message)) * (1 + DECAY_PER_PROMPT * min(MAX_PROMPTS, prompts))
 

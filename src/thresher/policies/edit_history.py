@@ -32,7 +32,7 @@ class SummarizeOldEdits:
     keep_all_edits: bool = True
     """True if all edits stay until there are more than `compress_after`; False: old edits are always summarized."""
     compress_after: int = 40
-    """Number of edits that makes a session very long."""
+    """Number of edits above which a session counts as very long."""
     keep_newest: int = 10
     """Number of the latest edits, of any file, that always stay."""
 
@@ -69,7 +69,7 @@ def _summarize_file(history: History, path: str, links: list[ToolUse]) -> Summar
 
 @cached_per_message
 def _text_cache(_: Message) -> dict[tuple[int, int, tuple[Occurrence, ...]], tuple[str, str]]:
-    """Cache the labels and texts of summaries whose first part is in this message."""
+    """Cache the labels and texts of summaries whose first summarized part is in this message."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""Find older tool chains that kept exchanges depend on, by the files they use."""
+"""Find old tool chains that kept exchanges depend on, because a kept chain uses the same file."""
 
 import posixpath
 import re
@@ -18,7 +18,11 @@ def chain_places(link: ToolUse) -> tuple[Place, ...]:
 
 
 def find_file_dependencies(history: History, kept: set[int]) -> set[Place]:
-    """Return the parts that kept chains depend on: the latest read or write of files that they edit or run."""
+    """Return the parts of old chains that chains in the `kept` messages depend on.
+
+    These are the latest read or write of each file that a kept chain edits, and the latest edit of each script that a
+    kept command runs.
+    """
     files: set[str] = set()
     scripts: dict[str, str] = {}
     needed: set[Place] = set()
@@ -41,7 +45,7 @@ def find_file_dependencies(history: History, kept: set[int]) -> set[Place]:
 
 @lru_cache(maxsize=4096)
 def _paths_in_command(command: str) -> tuple[tuple[str, str], ...]:
-    """Return the words of a command that may be files: the base name and the path of each."""
+    """Return the base name and the path of each word in a command that may be a file."""
     paths = [_to_posix_path(word) for word in _WORD.findall(command) if "." in word]
     return tuple([(posixpath.basename(path), path) for path in paths])
 

@@ -1,12 +1,12 @@
 """The policy `exchanges`: keep the current and the latest exchanges, and summarize older ones in one line each.
 
-An exchange is a prompt with everything up to the next prompt. How many stay depends on how full the context window is.
-Exchanges with tool calls come first, and if there is room, the most important old ones stay, too. Dependencies of kept
-chains stay (the read before an edit, the script that a command runs), and so do open tasks: the first request, the
-latest plan, unanswered questions. A summary of exchanges (a bridge) quotes the human's requests.
+An exchange is a prompt with everything up to the next prompt. How many stay depends on the pressure: how full the
+context window is. Exchanges with tool calls are preferred. At low pressure, the most important old ones stay, too.
+Dependencies of kept chains stay (the read before an edit, the script that a command runs), and so do open tasks: the
+first request, the latest plan, unanswered questions. A summary of exchanges (a bridge) quotes the human's requests.
 
 If no exchange can be removed because all calls follow one prompt, the policy summarizes old turns instead. The policy
-is idempotent: a bridge is never summarized again, and an exchange with a bridge does not count as a kept one.
+is idempotent: a bridge is never summarized again, and an exchange with a bridge does not count toward those to keep.
 """
 
 import posixpath
@@ -38,7 +38,7 @@ from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
 """Shares of the window in use. Below the first, important old exchanges stay, too. Above the second, only the current
-exchange stays, and one more if its prompt is unanswered. Above the third, only the current exchange stays."""
+exchange stays, or one more while the current prompt is unanswered. Above the third, only the current exchange stays."""
 DEFAULT_KEPT_EXCHANGES = 2
 """Number of exchanges that stay by default, including the current one."""
 MAX_IMPORTANT_EXCHANGES = 2
@@ -61,9 +61,9 @@ class _ExchangeInfo(NamedTuple):
     prompt: int | None
     has_tools: bool
     has_agent_text: bool
-    """True if it contains agent text."""
+    """True if the exchange contains agent text."""
     is_bridged: bool
-    """True if it contains a bridge; its other parts were kept on purpose."""
+    """True if the exchange contains a bridge; then an earlier run has kept its other parts on purpose."""
 
 
 @renamed_fields(bridges="summaries", at_most="max_exchanges_per_summary")
@@ -74,11 +74,11 @@ class SummarizeExchanges:
     keep: int | None = None
     """Number of exchanges to keep, including the current one; None: depends on the pressure."""
     pressure: float | None = None
-    """Share of the window in use, from 0 to 1; None: computed from `budget`, if set."""
+    """Share of the window in use, from 0 to 1; None: computed from `budget`, or 0.65 without a budget."""
     summaries: bool = True
     """True if a summary replaces removed exchanges; False: they are dropped without a summary."""
     max_exchanges_per_summary: int = 0
-    """Maximum exchanges in one summary; 0: all adjacent ones."""
+    """Maximum adjacent exchanges in one summary; 0: no maximum."""
     budget: int | None = None
     """Size of the window in tokens."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
@@ -112,7 +112,7 @@ class SummarizeExchanges:
                 yield from self._summarize_exchanges(history, removed[start : start + size], safe)
 
     def _must_split_turns(self, spans: Sequence[_ExchangeInfo], kept: set[int]) -> bool:
-        """Return whether to remove turns instead, because no exchange can be removed, and none was removed before."""
+        """Return whether to summarize turns, because no exchange can be removed, and none was removed before."""
         if len(spans) == 1:
             return True
         adapts = self.keep is None and self.summaries
@@ -213,7 +213,7 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
 
 
 def _split_at_bridges(history: History) -> Iterator[Exchange]:
-    """Yield the exchanges; a bridge that replaced a prompt ends the exchange before it."""
+    """Yield the exchanges; a bridge that replaced a prompt starts a new exchange."""
     for start, stop in history.exchanges:
         users = (i for i in range(start + 1, stop) if history[i].role == "user")
         bridges = (i for i in users if any(map(_is_bridge, history[i].parts)))
@@ -256,7 +256,7 @@ def _find_crossing_chains(history: History, messages: range) -> set[Place]:
 
 
 def _find_removable(history: History, messages: range, safe: set[Place]) -> Iterator[Place]:
-    """Yield the removable parts: no summary, no `safe` part, no thinking of a call that stays."""
+    """Yield the parts to remove: no summary, no unknown or `safe` part, no thinking in a message whose call stays."""
     for i in messages:
         parts = history[i].parts
         keeps_call = any(Place(i, j) in safe for j, part in enumerate(parts) if isinstance(part, ToolCall))

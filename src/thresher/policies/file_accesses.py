@@ -1,9 +1,9 @@
 """File accesses of a history: which calls read which lines of a file, and which calls change it.
 
 Paths are normalized, so that `./a.py` and `a.py` are the same file, while files with the same name in different folders
-stay separate. A relative path matches an absolute one that ends with it, if the history has exactly one. The extent of
-a read is its line range and any other arguments that select text. Only reads with the same extent are certain to show
-the same lines.
+stay separate. A relative path counts as the absolute path that ends with it, if the history has exactly one such path.
+The extent of a read is its line range and any other arguments that select text. Only reads with the same extent are
+certain to show the same lines.
 """
 
 import re
@@ -30,7 +30,7 @@ class FileRead(NamedTuple):
     path: str
     extent: LineExtent
     order: int
-    """Index of its chain in the history."""
+    """Index of the read's chain in `history.links`."""
     turn: int
     result_place: Place
     """Place of the tool result."""
@@ -122,7 +122,10 @@ _DESTINATION_KEYS = ("destination", "destination_path", "dest", "target", "new_p
 
 
 def find_changed_paths(call: ToolCall, use: ToolCallDetails) -> dict[str, FileOperation]:
-    """Return the files that a call changes, with the operation: all files of a patch, source and target of a move."""
+    """Return the files that a call changes, each with its operation.
+
+    A patch may change several files. A move changes its source and its target.
+    """
     if "*** " in call.arguments:
         found = _PATCH_HEADER.findall("\n".join(_argument_texts(call)))
         if found:

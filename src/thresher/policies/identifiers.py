@@ -1,7 +1,7 @@
 """Identifiers and file paths in a text, which a summary must quote exactly to be useful.
 
-An identifier is a word with an inner underscore, digit or capital letter, a hash, or a path whose last segment has an
-extension. A paraphrase loses them.
+An identifier is a hash, a path whose last segment has an extension, or a word that contains an underscore, a digit or a
+capital letter after its first character. A paraphrase would lose identifiers.
 """
 
 import re
@@ -20,9 +20,9 @@ _IDENTIFIER = re.compile(
     r"|\b(?=[a-f]*\d)[\da-f]{7,40}\b"
 )
 MAX_IDENTIFIER_CHARS = 60
-"""Maximum length of an identifier; longer matches are data."""
+"""Maximum length of an identifier; longer matches are usually encoded data."""
 MAX_PATHS = 8
-"""Maximum paths to keep, because listing files again is cheap."""
+"""Maximum paths to select at once; a few are enough, because listing files again is cheap."""
 
 
 @cached_per_message
@@ -45,10 +45,10 @@ def _match_identifiers(text: str) -> tuple[str, ...]:
 
 
 class IdentifierSelector:
-    """Selects identifiers to list in summaries of one history: each once, paths first, then the most frequent."""
+    """Selects identifiers to list in a history's summaries and placeholders: each once, paths first."""
 
     def __init__(self, history: History) -> None:
-        """Count the parts that contain each identifier; exclude names in human and agent text, which stay visible."""
+        """Count the parts that contain each identifier; exclude those in text parts, because text stays visible."""
         self._part_counts = Counter(
             name for message in history for names in find_identifiers(message) for name in names
         )

@@ -1,8 +1,8 @@
 """Score the importance of each part for the rest of the session: a number from 0 to 1, computed in linear time.
 
 The score combines five features and needs no model: the kind of part; words shared with the current request, where
-rare words count more; recency; references by later calls; and for errors, whether a later call succeeded. Identifiers
-and paths count as the words that they consist of.
+rare words count more; recency; references by later calls; and for failed calls, whether a retry succeeded later. For
+the shared words, an identifier or a path counts as the words that it consists of.
 """
 
 import math
@@ -86,7 +86,7 @@ def score_importance(history: History) -> dict[Place, float]:
 
 
 def measure_kept_importance(history: History, kept: Set[Place]) -> float:
-    """Return the share of the total importance that is kept."""
+    """Return the share of the total importance that the `kept` parts have."""
     scores = score_importance(history)
     whole = math.fsum(scores.values())
     return math.fsum(score for place, score in scores.items() if place in kept) / whole if whole else 1.0
@@ -137,7 +137,7 @@ def _part_terms(part: Part) -> _PartTerms:
 
 
 def _request_weights(history: History) -> dict[str, float]:
-    """Return the words of the current request with their weights, which grow with rarity in the history."""
+    """Return the weight of each word in the current request; words that are rare in the history weigh more."""
     current = history.shape.current_prompt
     if current is None:
         return {}
@@ -152,7 +152,7 @@ def _request_weights(history: History) -> dict[str, float]:
 
 
 def _measure_recency(history: History) -> list[float]:
-    """Return the recency of each message: 1 in the latest turn, half of that `HALF_LIFE` turns before."""
+    """Return the recency of each message: 1 in the latest turn, and half as much every `HALF_LIFE` turns before."""
     age = len(history.turns)
     starts = {turn.start for turn in history.turns}
     recencies: list[float] = []
@@ -228,7 +228,7 @@ def _score_tool_use(use: ToolCallDetails) -> float:
 
 
 def _score_part_kind(message: Message, part: Part) -> float:
-    """Score a part outside tool chains: human text highest, then agent text, then text of programs."""
+    """Score a part outside tool chains: human and system text highest, then summaries, then agent text."""
     if isinstance(part, Summary):
         return 0.9
     if isinstance(part, Thinking):

@@ -23,7 +23,7 @@ _SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters", "parametersJsonSche
 
 
 def with_intent(definitions: Definitions, /, *, tools: Iterable[str] = ()) -> Definitions:
-    """Return a copy of tool definitions, of any dialect, with the field in each edit tool and in each of `tools`."""
+    """Return a copy of tool definitions of any dialect, with an `intent` field in edit tools and `tools`."""
     names = frozenset(name.lower() for name in tools)
     if not isinstance(definitions, str):
         return cast(Definitions, _add_intent(deepcopy(definitions), names))
@@ -36,7 +36,7 @@ def with_intent(definitions: Definitions, /, *, tools: Iterable[str] = ()) -> De
 
 
 def without_intent(arguments: Arguments) -> Arguments:
-    """Return a call's arguments without the field, for the tool itself."""
+    """Return a call's arguments without the `intent` field, to pass to the tool."""
     if isinstance(arguments, dict):
         return {key: value for key, value in arguments.items() if key != INTENT_FIELD}
     try:
@@ -49,7 +49,7 @@ def without_intent(arguments: Arguments) -> Arguments:
 
 
 def _add_intent(value: Any, names: frozenset[str]) -> Any:
-    """Add the field to one or more definitions, with or without a wrapper."""
+    """Add the `intent` field to a definition or a list of definitions, with or without a wrapper object."""
     if isinstance(value, list):
         return [_add_intent(one, names) for one in value]
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""The policy `latest-only`: keep only the latest results of tools such as listings, file search, focus and plans.
+"""The policy `latest-only`: keep only the latest results of some tools, by default tools that list or find files.
 
-Tools that read or search file contents are not included, because a result stays valid after the next one. Of the plan
-tools, only those whose call states the whole plan are included; a call that adds one task is never outdated.
+Tools that read or search file contents are not included, because a result stays valid after the next one. The category
+`plan` includes only tools that state the whole plan; a call that adds one task is never outdated.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ _LIGHT_TOOL_NAMES = (
     "focus_dependencies"
 )
 LIGHT_TOOLS = tuple(_LIGHT_TOOL_NAMES.split())
-"""Default tools; any other tool that lists a folder is included as well."""
+"""Tools selected by default, besides any other tool that lists a folder."""
 
 _WHOLE_PLAN_TOOL_NAMES = (
     "todowrite todoread todo_write todo_read write_todos update_todo_list manage_todo_list managetodolist todo "
@@ -49,13 +49,13 @@ class KeepLatestOnly:
     """Keep only the latest results of each selected tool."""
 
     tools: tuple[str, ...] = ()
-    """Names or globs of tools. If this and `categories` are empty, the default is `LIGHT_TOOLS`."""
+    """Names or globs of tools. Without `tools` and `categories`: `LIGHT_TOOLS`, and any tool that lists a folder."""
     categories: tuple[str, ...] = ()
-    """Tool categories. For `plan`, only tools that state the whole plan count."""
+    """Tool categories. `plan` selects only tools that state the whole plan."""
     keep: int = 1
     """Number of results to keep per tool; failed calls do not count."""
     action: Literal["replace", "drop"] = "replace"
-    """Replace older results by placeholders, or drop them with their calls."""
+    """Edit of older results: `replace` puts a placeholder in each, `drop` removes them with their calls."""
 
     def __post_init__(self) -> None:
         check_words("latest-only", tools=self.tools)

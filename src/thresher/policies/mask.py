@@ -14,7 +14,7 @@ from thresher.store import short_id
 from thresher.tokens import TokenWeights, default_token_weights
 
 MAX_PLACEHOLDER_CHARS = 2_000
-"""A longer text is not a placeholder, even if it starts like one."""
+"""Maximum characters of a short placeholder, which stays as it is."""
 
 
 @renamed_fields(at_least="min_tokens_saved", except_names="exclude_tools")

@@ -1,8 +1,8 @@
 """The policy `messages`: remove empty messages, messages of a role, long text, and text that matches a pattern.
 
 User patterns run in the `regex` package (extra `patterns`), because it has a timeout: a pattern with catastrophic
-backtracking would block the standard library. Matches are removed until none is left, so that the policy is
-idempotent; if every removal creates a new match, the text stays unchanged.
+backtracking would block the `re` module. Matches are removed until none is left, so that the policy is idempotent. If
+matches are left after `MAX_ROUNDS` rounds, patterns remove nothing from the text.
 """
 
 from bisect import bisect_right
@@ -46,7 +46,7 @@ class FilterMessages:
     longer_than: int | None = None
     """Maximum characters of a text or result, including the truncation note."""
     patterns: tuple[str, ...] = ()
-    """Regular expressions to remove from text and results."""
+    """Regular expressions whose matches are removed from text and results."""
 
     def __post_init__(self) -> None:
         check_words(POLICY_NAME, ROLES, roles=self.roles)
@@ -97,7 +97,7 @@ def _is_blank(part: Part) -> bool:
 
 
 def _liftable_pin(message: Message) -> Pin:
-    """Return the pin that an explicit option lifts; human text has no such pin."""
+    """Return the pin that an explicit option lifts, or an empty string; no option lifts the pin of human text."""
     if message.role == "system":
         return "system"
     return "injection" if message.role == "user" and message.author in ("harness", "recall") else ""
@@ -113,7 +113,7 @@ def _find_matches(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
 
 
 def _find_matches_repeatedly(patterns: tuple[str, ...], text: str) -> tuple[Elision, ...]:
-    """Find all matches, also those that only appear after a removal; give up after `MAX_ROUNDS` and return none."""
+    """Find all matches, also those that only appear after a removal; return none if `MAX_ROUNDS` are not enough."""
     gaps: tuple[Elision, ...] = ()
     for _ in range(MAX_ROUNDS):
         found = find_pattern_matches(patterns, apply_elisions(text, gaps) if gaps else text)
@@ -145,7 +145,7 @@ def find_pattern_matches(
 
 
 def _map_to_original(gaps: tuple[Elision, ...], later: tuple[Elision, ...]) -> tuple[Elision, ...]:
-    """Map spans of a shortened text to the original, which also contains `gaps`; return them merged with the gaps."""
+    """Map spans in a text without `gaps` to the original text, and return them merged with `gaps`."""
     if not gaps:
         return later
     removed = [0, *accumulate(gap.stop - gap.start for gap in gaps)]

@@ -97,7 +97,7 @@ def _format_note(text: str, done: str) -> str:
 
 
 def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: int) -> tuple[Elision, ...]:
-    """Return the spans of the original to elide so that the squeezed text keeps head and tail; none if too short."""
+    """Return the spans to elide so that the squeezed text keeps head and tail; none if that text is too short."""
     found = keep_head_and_tail(apply_elisions(text, gaps), head, tail)
     if not found:
         return ()
@@ -111,7 +111,10 @@ def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: i
 
 
 def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
-    """Map a position in the squeezed text to the original; inside a note, map it to the start or end of the span."""
+    """Map a position in the squeezed text to the original text.
+
+    A position inside a note is mapped to the start or, with `after`, the end of the span that the note replaces.
+    """
     shift = 0
     for gap in gaps:
         at = gap.start - shift
@@ -162,7 +165,7 @@ class _SimilarLines:
 
 
 def find_output_noise(text: str) -> tuple[Elision, ...]:
-    """Return the spans that a terminal would not show, and those of repeated lines."""
+    """Return the spans that a terminal would not show, and the spans of repeated lines."""
     gaps: list[Elision] = []
     run = _SimilarLines()
     start = 0
@@ -195,7 +198,7 @@ def _similarity_key(line: str) -> str:
 
 
 def _find_hidden(text: str, start: int, end: int) -> list[Elision]:
-    """Return the spans of a line with escape codes or overwritten progress states."""
+    """Return the spans of escape codes and overwritten progress states in a line."""
     gaps: list[Elision] = []
     state = start
     known: str | None = None
@@ -223,7 +226,7 @@ def _segments(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _first_word(segment: str) -> str | None:
-    """Return the first word of a progress state, or None if it is blank; states of one bar start with the same word."""
+    """Return the first word of a progress state, by which states of one bar are recognized; None for blank text."""
     shown = _ESCAPE.sub("", segment)
     word = _WORD.search(shown)
     return word[0] if word else "" if shown.strip() else None

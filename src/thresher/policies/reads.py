@@ -1,8 +1,8 @@
-"""The policy `reads`: keep the first and the latest read of the same lines of a file, and samples of those between.
+"""The policy `reads`: keep the first and the latest read of the same lines of a file, and samples of the others.
 
 Reads form a group if path and extent are equal: a placeholder for lines 10 to 20 never refers to a read of lines 50 to
-60. A placeholder claims "same text" only if the texts are equal; otherwise it names the turn in
-which the file changed and the turn of a later read.
+60. A placeholder claims "same text" only if the texts are equal; otherwise it names the turn in which the file changed,
+if known, and the turn of a later read.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ class DeduplicateReads:
     """Keep the first and the latest read of a file's lines, plus samples between them if there are many."""
 
     max_file_reads: int = 5
-    """Maximum number of reads of the same lines of which only the first and the last stay."""
+    """Number of reads of the same lines up to which only the first and the last stay."""
     samples: int = 3
     """Number of evenly spaced other reads that also stay if there are more than `max_file_reads` reads."""
 
@@ -81,7 +81,7 @@ def choose_kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> 
 
 
 def _describe_path(history: History, read: FileRead) -> str:
-    """Return the full path, unless the call itself contains it."""
+    """Return the file's full path after "of"; return an empty string if the call itself contains this path."""
     return "" if history.links[read.order].use.path == read.path else f" of {to_label_line(read.path, MAX_PATH_LENGTH)}"
 
 

@@ -11,7 +11,7 @@
 - recalled text stays unless `keep_recall` is off.
 
 In results, only reminders at the very end are removed, where harnesses append them; elsewhere they belong to a file.
-A text stays unchanged if the remaining text would be classified differently: human text must not become noise.
+A text stays unchanged if a second run would remove more of it, because human text must not become noise.
 """
 
 import re
@@ -38,7 +38,7 @@ _ELEMENTS: dict[HarnessTextKind, str] = {
     " ide_selection command-contents goal skill files",
 }
 ELEMENT_KINDS: dict[str, HarnessTextKind] = {name: kind for kind, names in _ELEMENTS.items() for name in names.split()}
-"""Elements that are not noise; `permissions` is the first word of Codex's `permissions instructions`."""
+"""Kinds of the elements that are not noise. For Codex's `<permissions instructions>`, only the first word counts."""
 
 OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"\[\w+(?: for '[^\n]*)?\] Result:", "work"),
@@ -151,7 +151,10 @@ def _find_trailing_reminders(message: Message) -> dict[int, tuple[Elision, ...]]
 
 
 def _find_result_end(text: str) -> int:
-    """Return the start of the reminders at the end of a result; its length if it has none, or nothing else."""
+    """Return the position where the reminders at the end of a result start, or the text's length if it has none.
+
+    Only a reminder after other text and a line break counts.
+    """
     found = len(text)
     end = _skip_trailing_space(text, found)
     while text.endswith(_CLOSE_TAG, 0, end):

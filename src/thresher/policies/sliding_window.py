@@ -87,7 +87,7 @@ class SlidingWindow:
 
 
 def find_cut_points(history: History) -> list[int]:
-    """Return the cut points of a history: its ends, and the starts of prompts and turns outside tool chains."""
+    """Return the cut points of a history: its start and end, and starts of prompts and turns outside tool chains."""
     inside = [0] * (len(history) + 1)
     for chain in history.chains:
         if chain.result is not None and chain.result.message > chain.call.message:

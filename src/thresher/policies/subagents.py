@@ -1,8 +1,8 @@
 """The policy `subagents`: remove finished sub-agents: their calls, results, and messages about them.
 
 A sub-agent is recognized by its call, not by its result, so failed and unanswered sub-agents are removed as well. A
-background sub-agent reports later, in a notification or in the result of a call with its id; both are removed, too. A
-sub-agent that has not reported is still running and stays, because the model needs its id.
+background sub-agent reports later, in a notification or in the result of a call with its id. The notification and the
+call are removed, too. A sub-agent that has not reported is still running and stays, because the model needs its id.
 """
 
 import re
@@ -54,11 +54,11 @@ class DropSubagents:
     """
 
     calls: bool = True
-    """True if the calls are removed."""
+    """True if the calls are dropped; with `responses=False`, only their arguments are replaced."""
     responses: bool = True
-    """True if the results are removed."""
+    """True if the results are dropped with their calls; with `calls=False`, they are replaced by placeholders."""
     keep_failed: bool = False
-    """True if sub-agents that failed, were interrupted or did nothing stay."""
+    """True if a sub-agent stays when it failed, was interrupted or did nothing."""
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose edits, oldest first: tool chains, then notifications."""
@@ -106,7 +106,7 @@ class DropSubagents:
 
 
 def _agent_ids(link: ToolUse) -> frozenset[str]:
-    """Return the ids of a sub-agent: the id of its call, and ids that the harness states in its result."""
+    """Return the ids of a sub-agent: the id of its call, and ids that the harness states in the call's result."""
     text = link.result.text if link.result else ""
     ends = (text,) if len(text) <= 2 * MAX_END_CHARS else (text[:MAX_END_CHARS], text[-MAX_END_CHARS:])
     return frozenset([link.call.id, *(found["id"] for end in ends for found in _AGENT_ID.finditer(end))])

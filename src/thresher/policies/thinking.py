@@ -1,8 +1,8 @@
 """The policy `thinking`: drop the model's reasoning.
 
 Some models return separate thinking blocks; others put thinking into tags in their text. A tag counts only if it starts
-a line outside fenced code, has an end tag, and contains no second start tag. If the text without these spans still
-matches, it stays unchanged, because it is then a text about such tags.
+a line outside fenced code, has an end tag, and contains no second start tag. If the rest of the text would still
+contain tagged thinking, the whole text stays unchanged, because it is probably a text about such tags.
 """
 
 import re
@@ -26,7 +26,8 @@ _SPACE = re.compile(r"\s*")
 class DropThinking:
     """Drop thinking, which the model rarely needs again.
 
-    `DropThinking()` drops all thinking that no API rule requires; `DropThinking(keep_last=3)` keeps the last 3 turns.
+    `DropThinking()` drops all thinking that no API rule requires; `DropThinking(keep_last=3)` keeps that of the last
+    3 turns.
     """
 
     keep_last: int = 0
@@ -67,7 +68,7 @@ def _find_removable(text: str) -> tuple[Elision, ...]:
 
 
 def _find_tag_spans(text: str) -> tuple[Elision, ...]:
-    """Find thinking in tags with the whitespace after it, in linear time: each end tag is searched once."""
+    """Find thinking in tags, with the whitespace after it. No part of the text is searched twice for an end tag."""
     gaps: list[Elision] = []
     ends: dict[str, int] = {}
     position = 0

@@ -1,7 +1,7 @@
 """The policy `tools`: drop, replace, summarize or truncate tool calls, selected by name, category or outcome.
 
 Results with human text (answers to question tools, and comments on a refusal: "the user said: …") are edited only if
-the tool or the category `question` is selected by name.
+a name or a glob other than `*` selects the tool, or if the tool asks questions and the category `question` is selected.
 """
 
 from collections.abc import Iterator
@@ -57,9 +57,10 @@ class EditToolCalls:
     """Edit to propose. `drop` and `summarize` apply to the call and its result, `replace` and `truncate` to the result,
     and `replace_calls` and `truncate_calls` to the arguments."""
     limit: int = 10_000
-    """Maximum characters for `truncate` without `head` and `tail`, and of each argument for `truncate_calls`."""
+    """Maximum characters of a result for `truncate` without `head` and `tail`, or of one argument for
+    `truncate_calls`."""
     head: int = 0
-    """Characters that `truncate` keeps from the start, including the note."""
+    """Characters that `truncate` keeps from the start. The sum of `head` and `tail` includes the note."""
     tail: int = 0
     """Characters that `truncate` keeps from the end."""
 
@@ -119,7 +120,7 @@ class EditToolCalls:
         return self.head + self.tail or self.limit
 
     def _find_cuts(self, text: str) -> tuple[Elision, ...]:
-        """Return the spans to elide from a text: strict for `limit`, with some tolerance for `head` and `tail`."""
+        """Return the spans to elide; with `head` and `tail`, a text may be up to a tenth too long."""
         ends = self.head + self.tail
         if not ends:
             return elide_to_limit(text, self.limit)

@@ -1,8 +1,8 @@
 """Tool calls written as XML in agent text, with results in user messages.
 
-Cline, Roo, Forge and similar agents use this notation (see `transcripts.xml_calls`). Their transcripts are parsed to
-tool calls; in API messages, call and result are plain text, so removing them breaks no rule. A result starts at its
-header line and ends before text of another author, because the same message may contain a human's answer.
+Cline, Roo, Forge and similar agents use this notation (see `transcripts.xml_calls`). In their transcripts, Thresher
+parses it to tool calls. In API messages, call and result are plain text, so removing them breaks no rule. A result
+starts at its header line and ends before text of another author, because the same message may contain a human's answer.
 """
 
 import re

@@ -97,7 +97,7 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The server's name for errors."""
+        """The server's name, with its port if the URL has one, for error messages."""
         from urllib.parse import urlsplit  # noqa: PLC0415 - only needed with a model
 
         return urlsplit(self.url).netloc
@@ -238,7 +238,7 @@ def _error_text(value: Any) -> str:
 
 
 def _quote_without_key(text: str, key: str) -> str:
-    """Clip foreign text to one short line and remove the key."""
+    """Return a server's text as one short line without the key."""
     flat = to_printable_line(text)
     return clip(flat.replace(key, "…") if key else flat, MAX_QUOTED_CHARS)
 

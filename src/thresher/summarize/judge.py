@@ -1,7 +1,7 @@
 """Let a model judge which tool chains are important enough to keep.
 
-One prompt describes many chains in short form. Chains that the answer does not
-mention stay. After a timeout or an invalid answer, all chains stay.
+One prompt describes many chains in short form. Chains that the answer does not mention stay. After a timeout or an
+invalid answer, all chains in the prompt stay.
 """
 
 from collections.abc import Iterator, Sequence

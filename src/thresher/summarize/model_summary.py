@@ -21,7 +21,7 @@ from thresher.summarize.extractive import extractive_summarizer
 from thresher.summarize.prompt import SUMMARY_INSTRUCTIONS, SummaryInput, build_summary_prompt, extract_summary_sections
 
 MIN_SUMMARY_CHARS = 200
-"""Minimum length for a model's summary; below it, the extractive summary is better."""
+"""Minimum characters that a model's summary must be allowed; with fewer, the extractive summary is better."""
 MIN_CONVERSATION_CHARS = 1_000
 """Minimum characters of conversation in a prompt, besides earlier summaries."""
 SUMMARY_SEPARATOR = "\n\n"
@@ -36,7 +36,7 @@ class ModelSummarizer:
     """Maximum length of a summary, as a share of the replaced text."""
     fallback: Summarizer = extractive_summarizer
     most: int = 200_000
-    """Maximum characters of conversation in a prompt."""
+    """Maximum characters of conversation and earlier summaries in a prompt."""
     name: str = "model"
     on_failure: Callable[[SummaryError], object] | None = field(default=None, compare=False)
     """Callback that receives the error when the fallback is used."""

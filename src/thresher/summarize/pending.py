@@ -80,7 +80,7 @@ def write_summaries(
 
     `on_failure` receives each exception of the summarizer; the other requests continue.
     """
-    # The plan already contains the fallback text.
+    # The plan already contains an extractive summary, so a model summarizer must not use its fallback.
     write = summarizer.write if isinstance(summarizer, ModelSummarizer) else summarizer
     texts: dict[str, str] = {}
     for request in requests:

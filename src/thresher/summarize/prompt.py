@@ -51,7 +51,7 @@ SECTION_HEADING = re.compile(
 _LEADING_THINKING = re.compile(r"\s*<think>[\s\S]*?</think>")
 """Reasoning at the start of an answer, from servers without a separate field for it."""
 CHARS_PER_WORD = 6
-"""Average characters per word. Prompts state limits in words, too, because models follow these better."""
+"""Average characters per word. Prompts state limits in words, too, because models follow limits in words better."""
 
 
 class SummaryInput(NamedTuple):
@@ -88,7 +88,7 @@ def shorten_middle(text: str, limit: int) -> str:
 
 
 def build_summary_prompt(history: History, material: SummaryInput, *, max_chars: int, room: int) -> str:
-    """Build the prompt with at most `max_chars` of conversation, for an answer of `room` characters."""
+    """Build the prompt with at most `max_chars` of summaries and conversation, for an answer of `room` characters."""
     earlier = "\n\n".join(material.earlier_summaries)
     conversation = format_prompt_conversation(history, material.places, max_chars - len(earlier))
     mark = make_fence_mark(f"{earlier}\n{conversation}")
@@ -113,7 +113,7 @@ def format_prompt_conversation(history: History, places: Sequence[Place], room: 
 
 
 def _find_even_length(lengths: Sequence[int], room: int) -> int:
-    """Return the length to which to limit each text so that all fit; short texts leave room for longer ones."""
+    """Return the maximum length per text with which all texts fit; short texts leave room for longer ones."""
     left = max(0, room)
     for place, length in enumerate(sorted(lengths)):
         even = left // (len(lengths) - place)

@@ -35,7 +35,7 @@ def split_sentences(text: str) -> Iterator[str]:
 
 
 def quote_opening(text: str) -> str:
-    """Quote the first sentences of a text, as many as fit."""
+    """Quote the first sentences of a text, as many as fit into `MAX_QUOTE_CHARS`."""
     kept = ""
     for sentence in split_sentences(text):
         longer = f"{kept} {sentence}".lstrip()

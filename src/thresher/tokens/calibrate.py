@@ -2,7 +2,7 @@
 
 Each assistant message may carry the usage of its call, which includes the size of the whole prompt. Over a session the
 reported size is a linear function of the counted size: a base (system prompt and tools, which few transcripts contain)
-plus a factor per counted token. The factor is the median of the slopes between turns (Theil-Sen), so a turn with a
+plus a factor times the counted size. The factor is the median of the slopes between turns (Theil-Sen), so a turn with a
 different prompt (a hidden reminder, a stripped result) does not distort it. Each segment has its own base, because a
 compaction restores files that no transcript contains. With too few turns, or an implausible slope, calibration changes
 nothing.
@@ -31,7 +31,7 @@ class Calibration(Struct, frozen=True):
     """Reported tokens ≈ base + factor × counted tokens."""
 
     base: int = 0
-    """Prompt tokens that the history's latest segment does not contain, such as tool definitions."""
+    """Prompt tokens that the latest segment of the transcript does not contain, such as tool definitions."""
     factor: float = 1.0
     turns: int = 0
     """Number of turns used; 0 means that the calibration changes nothing."""
@@ -75,7 +75,7 @@ def fit_calibration(segments: Sequence[Sequence[CalibrationPoint]]) -> Calibrati
 def _points(history: History, weights: TokenWeights) -> Iterator[CalibrationPoint]:
     """Yield the counted and reported prompt size of each turn with usage.
 
-    Carried messages are skipped, because their usage belongs to the prompt before the compaction.
+    The usage of messages that a compaction carried over is skipped, because it belongs to an earlier prompt.
     """
     counted, position = weights.tools(history.tools), 0
     for turn in history.turns:

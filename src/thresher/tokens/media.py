@@ -2,8 +2,8 @@
 
 Sizes are parsed from the first bytes of the file. Only a PDF is decoded completely, to count its pages. Each rule has a
 name, because one vendor has several: Claude 4.7 and later process images at a higher resolution, and OpenAI counted
-tiles before it counted patches. A vendor's name selects its default rule. Unknown vendors use Claude's first rule:
-its count for a screenshot is between OpenAI's and Gemini's, and its maximum is close to `UNKNOWN_MEDIA_TOKENS`.
+tiles before it counted patches. A vendor's name selects its default rule. Unknown vendors use the rule `anthropic`:
+its count for a screenshot is between the counts of OpenAI and Gemini, and its maximum is near `UNKNOWN_MEDIA_TOKENS`.
 """
 
 import re
@@ -26,7 +26,7 @@ SOUND_BYTES_PER_SECOND = 16_000
 
 
 class PatchRule(NamedTuple):
-    """A constant per square patch, after scaling down to a maximum edge and a maximum number of patches."""
+    """Counts a constant per square patch; an image is first scaled down to a maximum edge and number of patches."""
 
     square: int
     edge: int
@@ -41,7 +41,10 @@ class PatchRule(NamedTuple):
 
 
 class TileRule(NamedTuple):
-    """A base plus a constant per 512-pixel tile, after scaling down to 2048 pixels, and the short side to 768."""
+    """Counts a base plus a constant per tile of 512 pixels.
+
+    An image is first scaled down, so that the long side is at most 2048 pixels and the short side at most 768.
+    """
 
     base: int
     tile: int
@@ -54,7 +57,7 @@ class TileRule(NamedTuple):
 
 
 class CropRule(NamedTuple):
-    """A constant per crop: one crop for a small image, otherwise one per square of 768 pixels."""
+    """Counts a constant per crop: a small image is one crop, a larger one has a crop per square of 768 pixels."""
 
     tokens: int
 
@@ -66,7 +69,7 @@ class CropRule(NamedTuple):
 
 
 class FixedImageRule(NamedTuple):
-    """A constant for every image."""
+    """Counts the same constant for every image."""
 
     tokens: int
 
@@ -169,7 +172,7 @@ _PDF_PAGE_COUNT = re.compile(rb"/Count\s+(\d{1,5})(?!\d)")
 
 
 def _count_pages(document: bytes) -> int:
-    """Estimate the number of pages from page objects or the page tree, whichever counts more; else from the size."""
+    """Estimate the number of pages from page objects or the page tree, whichever is more, or from the size."""
     declared = max((int(count) for count in _PDF_PAGE_COUNT.findall(document)), default=0)
     return max(len(_PDF_PAGE.findall(document)), declared) or max(1, len(document) // BYTES_PER_PAGE)
 

@@ -1,9 +1,9 @@
 """Catalog of models: context window, prices, cache, and token factor relative to o200k.
 
 The catalog is data (`models.json`), decoded on first use. Each row records its source, the date of the check, and
-whether the vendor's own page confirms all its values. Prices are dollars per million tokens. Some vendors charge
-more for prompts above 100,000 to 272,000 tokens; the catalog does not include these rates. `THRESHER_MODELS` names a
-JSON or TOML file whose rows extend or override the catalog.
+whether the vendor's own page confirms all its values. Prices are dollars per million tokens. Some vendors charge more
+for long prompts (depending on the vendor, above 100,000 to 272,000 tokens); the catalog does not include these rates.
+`THRESHER_MODELS` names a JSON or TOML file whose rows extend or override the catalog.
 """
 
 import os
@@ -76,7 +76,7 @@ def find_model(name: str) -> ModelInfo | None:
 
 
 _NAME_SUFFIX = re.compile(r"(?![-.]\d{1,2}(?!\d))[-_.:@\[]|$")
-"""Allowed suffix of a known name: a date or a variant, but not another version number, which is a different model."""
+"""Allowed suffix of a known name: a date or a variant. Another version number would name a different model."""
 
 
 @cache

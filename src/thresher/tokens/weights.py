@@ -5,8 +5,8 @@ history costs only its new parts. Text tokens are scaled by `factor` (Claude cou
 up. Roles, tags and ids add a small constant each. Arguments are counted in canonical form, so equal content has equal
 tokens.
 
-Thinking counts as its signature or its visible text, whichever is larger. Newer models show a summary, but bill the
-whole thinking, which the signature carries in encrypted form. Thinking is never counted twice.
+Thinking counts as its signature or its visible text, whichever is larger. Newer models show a summary, but
+vendors bill the whole thinking, which the signature carries in encrypted form. Thinking is never counted twice.
 """
 
 from functools import cache
@@ -43,7 +43,7 @@ class TokenWeights:
         self.factor = factor
         self.vendor = vendor
         self.media = media or vendor
-        # An integer, so that ten tokens at 1.1 are exactly eleven.
+        # An integer, so that ten tokens times a factor of 1.1 are exactly eleven.
         self._thousandths = round(factor * 1000)
         self._frame = _vendor_frame(vendor)
         self._weight_cache: dict[str, int] = {}
@@ -180,7 +180,7 @@ def _dialect_token_weights(dialect: str, counter: str) -> TokenWeights:
 
 
 def _vendor_frame(vendor: str) -> TokenFrame:
-    """Return the token overhead of a vendor's models; for an unknown vendor, the default frame."""
+    """Return the token overhead of a vendor's models; for an unknown vendor, the default overhead."""
     frame = find_vendor_dialect(vendor).token_frame if vendor else None
     return TokenFrame() if frame is None else frame
 
@@ -196,7 +196,7 @@ def find_model_name(history: History) -> str:
 
 
 def count(messages: Messages, *, model: str = "", counter: str = "auto") -> int:
-    """Count the tokens of a conversation and its tool definitions; the default model is the one that it names."""
+    """Count the tokens of a conversation and its tool definitions; `model` overrides the conversation's own model."""
     history = read_history(messages)
     return token_weights_for(history, model=model, counter=counter).history(history)
 
