@@ -75,7 +75,7 @@ class ReplayConversation:
         self.result_rows: list[int] = []
         """Numbers of the rows that are tool results."""
         self.safe_starts: list[int] = []
-        """Messages that a request may start with: no earlier call has its result after them."""
+        """Messages that a request may start with: no call before such a message has its result after it."""
         self.head_messages: list[int] = []
         """Numbers of the system messages and of the first user message."""
         self.tool_names: dict[str, str] = {}
@@ -93,7 +93,7 @@ class ReplayConversation:
             self._add_message(message)
 
     def refetch(self, parts: Sequence[Part]) -> tuple[list[RequestPiece], list[ToolResult]]:
-        """Append parts again, as results of the refetch tool; return their pieces and the results."""
+        """Append parts again, as results of the refetch tool; return the new pieces and the results."""
         calls, results = [], []
         for part in parts:
             self._fetches += 1
@@ -118,11 +118,11 @@ class ReplayConversation:
         ]
 
     def all_pieces(self) -> list[RequestPiece]:
-        """Return the pieces of all rows."""
+        """Return the tool definitions and the pieces of all rows."""
         return [*self.tool_pieces, *chain.from_iterable(row.pieces for row in self.rows)]
 
     def pieces_since(self, start: int) -> list[RequestPiece]:
-        """Return the head messages and everything from the message `start` on."""
+        """Return the pieces of the tool definitions, the head messages, and all messages from `start` on."""
         head = [range(number, number + 1) for number in self.head_messages if number < start]
         return self.pieces_of([*head, range(start, len(self.messages))])
 

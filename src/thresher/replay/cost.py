@@ -57,7 +57,7 @@ class RequestCost(NamedTuple):
 
 
 class CostMeter:
-    """Price the requests of one conversation, each against the cache that the previous one left."""
+    """Price the requests of one conversation. The cache contains the previous request."""
 
     def __init__(self, rates: Rates) -> None:
         """Start with an empty cache."""

@@ -55,7 +55,7 @@ def find_rows_field(dialect: str) -> str:
 
 
 def build_session_recordings(session: Session) -> Iterator[Recording]:
-    """Yield a recording for each segment of a session and its sub-agents that has model calls."""
+    """Yield a recording for each segment with model calls, in a session and in its sub-agents."""
     recordings = (build_recording(trace.history, trace.name) for trace in trace_session(session))
     yield from (recording for recording in recordings if recording.trace.calls)
 
@@ -83,7 +83,7 @@ def build_recording(segment: History, name: str = "") -> Recording:
 def _find_request_stops(
     whole: History, calls: Sequence[RecordedCall], dialect: str, rows: Sequence[Any]
 ) -> Iterator[tuple[RecordedCall, int]]:
-    """Yield each call and its number of rows. Skip calls whose request is not a prefix of the last one."""
+    """Yield each call and the number of rows in its request. Skip a call whose request is no prefix of the last one."""
     requests = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
     cuts = [0, *dict.fromkeys(call.stop for call in requests), len(whole)]
     chunks = [_emit_rows(whole, start, stop, dialect) for start, stop in pairwise(cuts)]

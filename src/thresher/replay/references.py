@@ -1,7 +1,7 @@
 """Find references: verbatim pieces of earlier text that a call reuses in its output.
 
-An agent's output consists of its text and tool arguments. A candidate in it counts as a reference if text that is
-visible to the call contains it:
+An agent's output consists of its text and tool arguments. A candidate in this output is a reference if a text that
+is visible to the call contains the candidate:
 - E: a line of the old text of an edit, stripped, with at least 12 characters and two words;
 - G: a phrase of ten consecutive words, at least five of them with three letters or more, in text that the call writes,
   runs or says. Phrases do not overlap, and text that the same call quotes as old text is excluded;
@@ -13,7 +13,7 @@ A candidate of kind G, I or P is also ignored if the agent wrote it first. This 
 depend on it, so any change needs a new version.
 
 In a patch, removed and added lines count as the old and new text of an edit. The index is keyed by word: a block that
-contains a reference contains all its words, and few blocks contain the rarest one.
+contains a reference contains all words of the reference, and few blocks contain the rarest word.
 """
 
 import re
@@ -136,7 +136,7 @@ def find_quotable_lines(text: str) -> Iterator[str]:
 
 
 def split_phrases(text: str) -> Iterator[str]:
-    """Yield non-overlapping phrases of ten words. Skip those that consist mostly of short words and symbols."""
+    """Yield non-overlapping phrases of ten words. Skip phrases with fewer than five longer words."""
     words = _WORD.findall(text)
     for start in range(0, len(words) - PHRASE_WORDS + 1, PHRASE_WORDS):
         window = words[start : start + PHRASE_WORDS]

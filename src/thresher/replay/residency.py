@@ -1,9 +1,9 @@
 """Check whether a request still contains the references of its call.
 
-A reference is a hit if a text of the request contains it verbatim. It is recoverable if it is not a hit but the request
-shows how to get it: a placeholder for a text that contains it, or the call whose result contained it. Otherwise it is
-lost. A turn is served when all its references are hits. For each reference that is not a hit, the model must refetch
-the smallest block that contains it.
+A reference is a hit if a text of the request contains it verbatim. A reference that is not a hit is recoverable if the
+request shows how to get the text: by a placeholder for a block with that text, or by the call whose result contained
+the text. Otherwise it is lost. A turn is served when all its references are hits. For each reference that is not a hit,
+the model must refetch the smallest block that contains it.
 
 Consecutive requests share nearly all their texts, so each text is inspected once. A text that equals a block counts as
 that block; any other text (truncated, summarized) is added to an index.
@@ -34,22 +34,22 @@ class CallResidency(Struct, frozen=True):
 
     @property
     def is_served(self) -> bool:
-        """Report whether all references are hits."""
+        """True if all references are hits."""
         return len(self.hits) == len(self.references)
 
 
 class _KnownText(NamedTuple):
-    """The content of one text of a request."""
+    """The blocks and placeholders that one text of a request contains."""
 
     blocks: tuple[int, ...]
     other_text: int | None
-    """Number of the text in the index of texts that equal no block."""
+    """Number of the text in the index of texts that equal no block; None if the text equals a block."""
     placeholder_blocks: frozenset[int]
     """Blocks whose placeholder is in the text."""
 
 
 class _RequestContents(NamedTuple):
-    """A request and its content."""
+    """The texts of a request, and the blocks and placeholders that they contain."""
 
     texts: list[str]
     blocks: set[int]
@@ -137,7 +137,7 @@ class ResidencyChecker:
         return _KnownText((), self._other_texts.add("\n".join((strip_line_numbers(text), *values))), named)
 
     def _resolve_placeholder(self, id_: str, within: frozenset[str]) -> Iterator[int]:
-        """Yield the blocks that an id refers to. A placeholder may cover several, even other placeholders."""
+        """Yield the blocks that an id refers to. A placeholder may cover several blocks or other placeholders."""
         yield from self._blocks_by_id.get(short_id(id_), ())
         stored = self._store.get(id_) if self._store is not None and id_ not in within else None
         for member in stored if isinstance(stored, tuple) else ():
@@ -145,7 +145,7 @@ class ResidencyChecker:
 
     @cached_property
     def _blocks_by_text(self) -> dict[str, tuple[int, ...]]:
-        """Block numbers by text, both as searched and as recorded."""
+        """Block numbers by text. Each block is listed by its text as searched and by its text as recorded."""
         numbers: dict[str, set[int]] = {}
         for number, block in enumerate(self.trace.blocks):
             for text in (block.text, part_text(self.trace.history.part(block.place))):
@@ -164,7 +164,7 @@ class ResidencyChecker:
 
     @cached_property
     def _result_by_call(self) -> dict[int, int]:
-        """For the block of a call, the block of its result."""
+        """The block number of each result, by the block number of its call."""
         numbers = {block.place: number for number, block in enumerate(self.trace.blocks)}
         return {
             numbers[chain.call]: numbers[chain.result]

@@ -2,13 +2,13 @@
 
 A curve is one strategy at several budgets. Its T95 is the lowest number of tokens per call at which it serves 95 % of
 the calls that reuse earlier text, interpolated linearly between neighboring points in the order of their tokens. C95
-and the lost share are read at the same point. If the smallest budget already serves more, T95 is what that budget
-sends. If no budget serves enough, T95 is None; nothing is extrapolated.
+and the lost share are read at the same point. If the smallest budget already serves more, T95 is the tokens per call of
+that budget. If no budget serves enough, T95 is None; nothing is extrapolated.
 
 Confidence intervals come from a bootstrap: sessions are drawn with replacement, and the middle 95 % of the results is
 the interval. All strategies share the same draws, so differences are paired. A draw that does not reach 95 % counts as
-infinitely many tokens. The draws are of sessions and not of projects, so they say nothing about projects that are not
-in the data.
+infinitely many tokens. The bootstrap draws sessions, not projects, so the intervals say nothing about projects that are
+not in the data.
 
 If a strategy could not process a session, its figures and its comparisons exclude that session.
 """
@@ -36,9 +36,9 @@ SERVED_TOLERANCE = 1e-6
 FULL_HISTORY = "full"
 """The strategy that all costs are relative to."""
 WINDOW_BASELINE = "newest-batched"
-"""The upper end of the gap: a baseline without any policy."""
+"""The baseline that closes 0 % of the gap: a sliding window without any policy."""
 ORACLE_BASELINE = "oracle-batched"
-"""The lower end of the gap: a baseline that knows the future."""
+"""The baseline that closes 100 % of the gap: an oracle, which knows the future."""
 
 
 class StrategySetting(NamedTuple):
@@ -102,7 +102,7 @@ class BudgetCurve(Struct, frozen=True):
 
     @property
     def best(self) -> BudgetScore | None:
-        """The score of the smallest budget that serves enough; if none does, of the budget that serves most."""
+        """The score of the smallest budget that serves enough calls. If none does, the score that serves most."""
         enough = [score for score in self.scores if score.served >= TARGET_SERVED_SHARE]
         if enough:
             return min(enough, key=lambda score: (score.budget or inf, score.tokens_per_turn))
@@ -128,7 +128,7 @@ class _SettingColumns(NamedTuple):
 
 
 class _TargetPoint(NamedTuple):
-    """The point of a curve at which it serves enough."""
+    """The point of a curve at which the strategy serves enough calls."""
 
     tokens: float
     cost: float
@@ -139,7 +139,7 @@ _BootstrapPoints = tuple[_TargetPoint | None, list[_TargetPoint | None]]
 
 
 class CurveCrossing(NamedTuple):
-    """A position between two points of a curve."""
+    """The position at which a curve reaches the target: a share of the way between two of its points."""
 
     before: int
     after: int
@@ -239,7 +239,7 @@ class StrategyResult(Struct, frozen=True):
 
     curve: BudgetCurve
     gap: IntervalEstimate | None
-    """The share of the gap that the strategy closes."""
+    """The share of the gap between sliding window and oracle that the strategy closes."""
 
 
 class SessionGroup(Struct, frozen=True):
@@ -279,7 +279,7 @@ class BoundViolation(NamedTuple):
 def find_bound_violations(
     totals_by_setting: TotalsBySetting, minimum_costs: Mapping[str, Sequence[MinimumCost]], covered: Iterable[str]
 ) -> list[BoundViolation]:
-    """Return the sessions on which a covered strategy exceeds the upper bound."""
+    """Return the violations of the upper bound by the strategies in `covered`, for which the bound holds."""
     names = set(covered)
     violations = []
     for setting, by_session in totals_by_setting.items():
@@ -377,7 +377,7 @@ def find_crossing(served: Sequence[float]) -> CurveCrossing | None:
 
 
 def _compute_gap(*points: _TargetPoint | None) -> float | None:
-    """Return the share of the gap between the last two points that the first one closes; None without a gap."""
+    """Return the share of the gap that the first point closes, from window to oracle point; None without a gap."""
     mine, window, oracle = (inf if point is None else point.tokens for point in points)
     if not isfinite(window) or not oracle < window:
         return None

@@ -1,4 +1,4 @@
-"""Replay one recording with one strategy: what each request contained, the refetches, and the cost.
+"""Replay one recording with one strategy, and measure the references in each request, the refetches and the cost.
 
 If a request lacks text that its call used, the smallest block that contains it is refetched by a simulated extra call.
 The block is appended to the conversation, so the strategy sees it at the next call. Extra calls add to the refetch cost
@@ -26,7 +26,7 @@ class Strategy(Struct, frozen=True):
 
     name: str
     start: Callable[[ReplayConversation, ResidencyChecker], RequestBuilder]
-    """Only oracles use the checker, because it knows the references of future calls."""
+    """Function that returns the request builder. Only oracles use the checker, which knows all future references."""
     budget: int | None = None
     """The token budget; None if the strategy takes none."""
 
@@ -41,11 +41,11 @@ class ReplayTotals(Struct, kw_only=True):
     served: int = 0
     """Number of calls with references whose request contained all their references."""
     calls_with_quotes: int = 0
-    """Number of calls that reuse lines or long phrases (kinds E and G), which a list of names does not contain."""
+    """Number of calls with quotes: references to a line or a long phrase (kinds E and G)."""
     calls_with_all_quotes: int = 0
     """Number of calls with quotes whose request contained all their quotes."""
     hit_share_sum: float = 0.0
-    """Sum of the share of hits among the references of each call with references."""
+    """Sum of the hit shares of all calls. The hit share of a call is the share of its references that are hits."""
     references: dict[str, int] = field(default_factory=dict)
     """Number of references by kind."""
     hits: dict[str, int] = field(default_factory=dict)

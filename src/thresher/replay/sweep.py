@@ -1,13 +1,13 @@
 """Replay many sessions with many strategies, in several processes, with resume.
 
-A unit of work is one file with one policy at a few budgets, so that little is lost on an interruption and references
+A unit of work is one file with one policy at a few budgets, so that an interruption loses little work and references
 are rarely searched twice. Strategies that decide instantly (baselines, peer rules) run at all budgets in one unit. The
 full history of every file is replayed first, with the minimum costs of the upper bound. That shows which files contain
 anything to measure, and only those are replayed with the policies. The largest files run first, so that no processor is
 left with a long one at the end.
 
-Each finished unit is one line of a checkpoint file. Its name is a digest of everything that the figures depend on: the
-reference definition, the version and source of this package, prices, settings, and the size and time of each file.
+Each finished unit is one line of a checkpoint file. The file name is a digest of everything that the figures depend on:
+the reference definition, the version and source of this package, prices, settings, and the size and time of each file.
 Restarting the same sweep reads those lines and runs the rest; it ignores an incomplete line. The file is deleted when
 the sweep is complete.
 
@@ -177,7 +177,7 @@ def _budget_key(budget: int | None) -> str:
 class SweepCheckpoint:
     """Finished units, one per line. Without a folder, or in a read-only one, it stores nothing.
 
-    Opening it deletes old checkpoints of other sweeps.
+    Opening a checkpoint deletes old checkpoints of other sweeps.
     """
 
     def __init__(self, folder: Path | None, key: str) -> None:
@@ -203,7 +203,7 @@ class SweepCheckpoint:
             self._append(b"\n")  # so that the next line does not extend an incomplete one
 
     def add(self, result: UnitResult) -> None:
-        """Add a unit. Skip failures, which may succeed next time, and file names that cannot be encoded."""
+        """Add a finished unit. Skip a unit that failed, or whose file name cannot be encoded, so that it runs again."""
         if not result.failures:
             with suppress(OSError, UnicodeEncodeError):
                 self._append(msgspec.json.encode(result) + b"\n")

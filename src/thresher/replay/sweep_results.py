@@ -18,11 +18,11 @@ class ReplayFailure(Struct, frozen=True):
     """Strategy that failed; empty if the file is unreadable."""
     error: str
     kind: Literal["read", "format", "strategy"] = "strategy"
-    """`format`: no known format matches, so the file may be unrelated to any agent."""
+    """`read`: the file is unreadable. `format`: no known format matches. `strategy`: the replay raised an error."""
 
 
 class ReplayedSession(Struct, frozen=True):
-    """A session, with all its recordings that are long enough (segments and sub-agents)."""
+    """A session, with the number of its recordings (segments and sub-agents) that are long enough."""
 
     file: str
     id: str

@@ -142,14 +142,14 @@ _NUMBERED_LINE = re.compile(rf"^{_LINE_NUMBER.pattern}", re.MULTILINE)
 
 
 def strip_line_numbers(text: str) -> str:
-    """Remove the line numbers of a reading tool: always `12→`, and `12: ` or similar if the numbers count up."""
+    """Remove line numbers that a reading tool added: `12→` always, `12: ` and similar only if they count up."""
     if "→" in text:
         text = _ARROW_NUMBER.sub("", text)
     return _strip_sequential_numbers(text) if _NUMBERED_LINE.search(text) else text
 
 
 def _strip_sequential_numbers(text: str) -> str:
-    """Remove numbers only where they count up from line to line: a table may start with numbers too."""
+    """Remove numbers only where they count up from line to line: the lines of a table may start with numbers too."""
     lines = text.split("\n")
     matches = [_LINE_NUMBER.match(line) for line in lines]
     counts = [None if match is None else _parse_line_number(match[1]) for match in matches]

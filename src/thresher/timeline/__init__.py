@@ -1,7 +1,7 @@
 """File history: the content of each file after any turn, the changes, and the reason for each.
 
 The input is a session; the output is events, file states and changelogs. Paths are text from the transcript; this
-package never opens one.
+package never opens a file.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 changelog = build_changelog
-"""The old name of `build_changelog`. It cannot warn, because the module has the same name."""
+"""The old name of `build_changelog`. Its use causes no warning, because a module has the same name."""
 
 if not TYPE_CHECKING:  # a type checker must not accept unknown names
     __getattr__ = ForwardedNames(

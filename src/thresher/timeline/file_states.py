@@ -4,9 +4,9 @@ Actions have numbers. Each file has two texts. `fresh` contains the text read or
 it is the whole file, the state is exact again. `stale` is the last known text before that gap. Edits apply to both
 texts. If only the stale text is whole, it is the best known text.
 
-A gap covers the actions from the one that opened it up to the next one that shows or writes the whole file. If a read
-shows lines that differ from the known ones, the file changed outside the transcript at some time since it was last
-seen, so that gap starts there and not at the read.
+During a gap, the text is uncertain. A gap covers the actions from the one that opened it up to the next one that shows
+or writes the whole file. If a read shows lines that differ from the known ones, the file changed outside the transcript
+at some time since it was last seen, so that gap starts there and not at the read.
 """
 
 from bisect import bisect_right
@@ -79,11 +79,11 @@ class FileKnowledge(Struct):
 
     @property
     def is_exact(self) -> bool:
-        """Report whether the text, or the absence of the file, is certain."""
+        """True if the text, or the absence of the file, is certain."""
         return (self.is_deleted or self.fresh.is_whole) and not self.open_gaps
 
     def gap_reasons_at(self, order: int) -> Iterator[str]:
-        """Yield the gaps that cover an action, including those discovered later."""
+        """Yield the reasons of the gaps that cover an action, including gaps that were discovered later."""
         yield from (gap.reason for gap in self.gaps if gap.start <= order and (gap.stop is None or order < gap.stop))
 
 

@@ -2,8 +2,8 @@
 
 Reads show parts of a file, and edits change it in between. The text is therefore a list of runs; each has whole lines
 and the number of its first line. Adjacent runs are merged, and a run that starts at line 1 and reaches the end is the
-whole text. The old text of an edit is searched inside runs. If no run contains it, other lines may have moved, and only
-a run that starts at line 1 keeps its position.
+whole text. The old text of an edit is searched inside runs. If no run contains it, an edit that changes the number of
+lines may have moved the known lines, so only a run that starts at line 1 is kept.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class PartialText(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Report whether every line is known."""
+        """True if every line is known."""
         return self.reaches_end and len(self.runs) == 1 and self.runs[0].first == 1
 
     @property
@@ -116,7 +116,7 @@ def replace_text(known: PartialText, old: str, new: str, *, every: bool = False)
 
 
 def _head(known: PartialText) -> PartialText:
-    """Keep only the first run, if its position does not depend on unknown lines."""
+    """Keep only the first run, and only if it starts at line 1."""
     runs = tuple(run for run in known.runs[:1] if run.first == 1)
     return PartialText(runs)
 
@@ -147,7 +147,7 @@ def append_text(known: PartialText, text: str) -> PartialText:
 def merge_seen_lines(known: PartialText, first: int, text: str, *, ended: bool) -> tuple[PartialText, bool]:
     """Merge lines that a read shows. Also return whether they agree with the known ones.
 
-    If they do not, only the lines of the read are known. Tools may omit the final line end and empty lines before it,
+    If they disagree, only the lines of the read are known. Tools may omit the final line end and empty lines before it,
     so these are not compared.
     """
     run = LineRun(first, f"{text}\n" if text[-1:] != "\n" else text)

@@ -45,7 +45,7 @@ class PathIndex:
         return same[0] if len(same) == 1 else flat
 
     def find_by_suffix(self, suffix: str) -> list[str]:
-        """Return the paths that equal a path or end with it."""
+        """Return the known paths that equal `suffix` or end with it."""
         same = self._by_name.get(posixpath.basename(suffix), ())
         return [path for path in same if path == suffix or path.endswith(f"/{suffix}")]
 
@@ -92,7 +92,7 @@ class PathIndex:
 
 @lru_cache(maxsize=16)
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a text that may be paths. Cached, since each run of a script searches it."""
+    """Return the words of a text that may be paths. The result is cached, because every run of a script needs it."""
     return tuple(dict.fromkeys(word.rstrip(".") for word in _WORD.findall(text)))
 
 

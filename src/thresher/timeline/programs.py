@@ -21,7 +21,7 @@ READ_ONLY_PROGRAMS = _names(
     "conda gem bd tmux screen launchctl systemctl tput clear fold fmt expand paste rev tac join split sqlite3 "
     "ngrok node-gyp zcat gunzip base64 openssl dig host"
 )
-"""Programs that change none of their arguments. A redirection may still write their output into a file."""
+"""Programs that change no content of the files in their arguments. A redirection may still write to a file."""
 
 KEYWORDS = _names("do then else elif if while until ! { } ( ) && || done fi esac for case in function")
 PREFIXES = _names("sudo time nohup env command builtin exec stdbuf nice doas rtk")
@@ -107,7 +107,7 @@ REWRITE_OUTPUT = re.compile(
 """Output of a task or hook that rewrote files."""
 
 REWRITE_COMMAND_OUTPUT = re.compile(r"^(?:> |\$ |\[[\w:.-]+\] \$ ).*(?:--write\b|--fix\b|-w\b|\bfmt\b)", re.MULTILINE)
-"""A command that a task prints before running it, and that rewrites files with problems."""
+"""Command line that a task prints before it runs the command, if the command rewrites files."""
 
 NO_REWRITE_OUTPUT = re.compile(r"\bNo fixes applied\b")
 

@@ -1,4 +1,4 @@
-"""Parse the lines that a read shows: remove line numbers, and detect if the lines reach the end of the file.
+"""Parse the lines that a read shows: remove line numbers, and detect whether they reach the end of the file.
 
 Every agent formats lines in its own way (`  12→text`, `12: text`, `00012| text`, plain) and adds text before and after
 them. If lines are omitted in the middle, truncated, or not numbered consecutively, the result is ignored: a wrong text
@@ -48,7 +48,7 @@ class SeenLines(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Report whether this is the whole file."""
+        """True if this is the whole file."""
         return self.first == 1 and self.reaches_end
 
 

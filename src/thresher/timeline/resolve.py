@@ -151,11 +151,11 @@ class ActionResolver:
                 assert_never(effect)
 
     def _find_or_named(self, target: CommandTarget) -> list[str]:
-        """Return the known files; without any, return the path as written, since that file must exist."""
+        """Return the known files of a target. Without any, return its path, because that file must exist."""
         return self.paths.find_targets(target) or ([] if target.is_pattern else [target.path])
 
     def _find_removed(self, target: CommandTarget) -> list[str]:
-        """Return the known files; without any, return the path as written if its name has an extension."""
+        """Return the known files of a target. Without any, return its path if the file name has an extension."""
         is_file = "." in posixpath.basename(target.path) and not target.is_pattern
         return self.paths.find_targets(target) or ([target.path] if is_file else [])
 

@@ -127,7 +127,7 @@ class WorkingFolder:
 
 
 def parse_shell_effects(command: str, folder: str) -> Iterator[tuple[ShellEffect, bool]]:
-    """Yield the effects of a command in order, each with False if it may not run because it follows `||`."""
+    """Yield the effects of a command in order, each with True unless it follows `||` and so may not happen."""
     working_folder = WorkingFolder(folder)
     for simple in parse_simple_commands(command):
         for effect in _command_effects(simple, working_folder):
@@ -182,7 +182,7 @@ def _positional_arguments(words: Sequence[ShellWord]) -> list[ShellWord]:
 
 
 def _printed_text(name: str, words: Sequence[ShellWord], simple: SimpleCommand) -> str | None:
-    """Return the output of a command, if it is evident."""
+    """Return the output of a command, or None if the command line does not determine it."""
     if name == "cat" and not words and simple.heredoc is not None and simple.is_heredoc_literal:
         return simple.heredoc
     if name == "echo" and all(word.is_literal and not word.is_pattern and "\\" not in word.text for word in words):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LONGEST = 100_000
-"""Longer commands are not parsed."""
+"""Maximum number of characters of a command. Longer commands are not parsed."""
 
 _TOKEN = re.compile(
     r"""

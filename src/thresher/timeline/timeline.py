@@ -55,7 +55,7 @@ class Timeline:
     def _apply_step_action(self, step: ToolStep, resolved: ResolvedAction) -> None:
         added = removed = 0
         if not resolved.failed:
-            # Turns never decrease: a sub-agent's steps may appear late.
+            # Keep turns from decreasing, because a sub-agent's steps may appear late.
             turn = max(step.turn, self.applied_actions[-1][0] if self.applied_actions else 0)
             added, removed = self._tracker.apply_action(len(self.applied_actions), turn, resolved.action)
             self.applied_actions.append((turn, resolved.action))
@@ -138,7 +138,7 @@ class Timeline:
     def diff(self, path: str, *, since: int = 0, until: int | None = None) -> str:
         """Return the unified diff of a file between two turns; empty if it did not change.
 
-        If its text at the first turn is unknown, the diff starts from the first known text before a change.
+        If the text at the first turn is unknown, the diff starts from the first known text before a change.
         """
         full = self.resolve_path(path)
         after = self.file_state_at(full, turn=until)

@@ -1,8 +1,8 @@
-"""Break-even analysis of a replan: the cost of breaking the prompt cache against the saving in every later request.
+"""Break-even analysis of a replan: compare the cost of breaking the prompt cache with the saving in later requests.
 
-A replan that removes tokens from some message on must write everything after that message to the cache again. In
-return, this request and each later one contain fewer tokens. A replan that starts at an earlier message saves more
-tokens but loses more of the cache. Further changes after the first changed message cost nothing.
+After a replan, everything from the first changed message on must be written to the cache again. In return, this request
+and each later one contain fewer tokens. A replan that starts at an earlier message saves more tokens but loses more of
+the cache. Further changes after the first changed message cost nothing.
 """
 
 from collections.abc import Iterable
@@ -38,17 +38,17 @@ def compute_break_even(prices: Prices, start: int, before: int, saved: int, *, t
 def find_best_break_even(
     offers: Iterable[tuple[int, int, int]], prices: Prices, *, tokens: int, cached: int, further: int
 ) -> BreakEven | None:
-    """Return the most profitable first message for a replan, or None without offers.
+    """Return the cost and saving of the most profitable replan, or None without offers.
 
-    An offer is a message index, the tokens before that message, and the tokens that can be removed from the message.
-    Offers are in the order of their messages.
+    Each offer describes one message: its index, the tokens before it, and the tokens that can be removed from it. The
+    offers are in the order of their messages. A replan uses one offer and all later ones.
     """
     lost_per_token = prices.write - prices.read
     best_gain, best, saved = 0.0, None, 0
     for start, before, removable in reversed(list(offers)):
         saved += removable
-        # Proportional to `BreakEven.net_gain`. It ignores the minimum cacheable prefix to be fast, because every call
-        # runs this over all old results.
+        # The gain is proportional to `BreakEven.net_gain`, except that it ignores the minimum cacheable prefix. This
+        # is faster, and every call runs this loop over all old results.
         gain = saved * (prices.write + prices.read * further) - lost_per_token * max(0, cached - before)
         if best is None or gain > best_gain:
             best_gain, best = gain, (start, before, saved)

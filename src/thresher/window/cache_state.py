@@ -24,13 +24,13 @@ class SentRequest(Struct, frozen=True):
     rows: int
     tokens: int
     expected_cached: int
-    """Tokens that the cache should serve if it has not expired."""
+    """Tokens that the provider should read from its cache, unless the cache has expired."""
     seconds_since_last: float
     """Seconds since the previous request."""
 
 
 class PromptCacheState(Struct):
-    """State of a conversation that the ledger stores besides the replans. It stores the fields in this order."""
+    """Cache state of one conversation. The ledger stores it as a list of these fields, in this order."""
 
     last_sent_at: float = -inf
     """Time of the latest request."""
@@ -39,13 +39,13 @@ class PromptCacheState(Struct):
     prompt_digest: str = ""
     """Digest of the latest request's system text and tools."""
     avoidable_cost: float = 0.0
-    """Cost of re-reading removable tokens since the last replan."""
+    """Dollars spent on re-reading removable tokens since the last replan."""
     retry_above_tokens: int = 0
     """Request size in tokens from which another replan is worth trying."""
     fruitless_attempts: int = 0
     """Number of consecutive attempts to replan that saved little or nothing."""
     exceeds_budget: bool = False
-    """True if no legal request fits the budget."""
+    """True if the latest request exceeded the budget."""
 
 
 class PromptCacheTracker:
@@ -65,7 +65,7 @@ class PromptCacheTracker:
         return self._last_requests.get(self._conversation_key)
 
     def switch_to(self, conversation: WindowConversation) -> None:
-        """Load the state of a conversation, which another process may have stored."""
+        """Make a conversation the current one and load its state, which another process may have changed."""
         key = conversation_key(conversation)
         if key != self._conversation_key or self._ledger.is_shared:
             stored = None if self._is_model_changed else self._ledger.get_fact(key)

@@ -1,8 +1,8 @@
 """A conversation: the rows that the agent passed in, and the rows that the window sends for them.
 
 The sent rows depend only on the rows of the agent and on the newest replan that covers them. Rows up to that replan are
-repaired, edited and encoded; later rows go out unchanged. A conversation that grows parses only its new rows. One that
-is rebuilt from the same rows and the same ledger sends the same bytes.
+repaired, edited and encoded; later rows go out unchanged. A conversation that grows parses only its new rows. A
+conversation that is rebuilt from the same rows and the same ledger sends the same bytes.
 """
 
 from collections.abc import Sequence
@@ -49,11 +49,11 @@ class ClearableResult(Struct, frozen=True):
 
 
 class NewContent(Struct, frozen=True):
-    """New content of a request."""
+    """Messages of a request that the window has not seen before, and edits from another branch."""
 
     messages: Sequence[Message] = ()
     carried_edits: EditsByTarget = {}
-    """Earlier edits that may still apply to the shared past of a conversation that took another branch."""
+    """Edits from another branch of the conversation. They may still apply to the messages that the branches share."""
 
 
 class EncodedRow(Struct, frozen=True):
@@ -112,7 +112,7 @@ class WindowConversation:
                 self.changed_fields = {key: encoded.get(key) for key in fields}
             encoded = encoded[request.dialect.messages_field]
         self.slots = _match_rows(encoded, request.plain_rows()[:rows] if rows else [])
-        """Rows to send: each is an encoded row, or the index of a row of the request that is sent unchanged."""
+        """Rows to send: each is an encoded row, or the index of a request row that is sent unchanged."""
         self.stable_rows = max(
             (count for count, slot in enumerate(self.slots, 1) if type(slot) is not int), default=len(self.slots)
         )
@@ -190,7 +190,7 @@ class WindowConversation:
         return self.tokens_before_message[message] if message < len(self.tokens_before_message) else self.tokens
 
     def _parse_rows(self, request: WindowRequest, start: int) -> list[Message]:
-        """Parse the rows from `start` on; equal rows share one message, so each is counted only once."""
+        """Parse the rows from `start` on. Equal rows share one message object, so its tokens are counted only once."""
         if self._needs_joint_parsing:
             return self._parse_rows_together(request)[start:]
         digests = request.row_digests[start:]
@@ -229,7 +229,7 @@ class WindowConversation:
 
 
 def _match_rows(encoded: Sequence[Any], rows: Sequence[Any]) -> list[Any]:
-    """Return, for each encoded row, the index of an equal row of the request, or the row itself if none is equal."""
+    """Return, for each encoded row, the index of an equal request row, or an `EncodedRow` if none is equal."""
     indexes_by_json: dict[str, list[int]] = {}
     for index in range(len(rows) - 1, -1, -1):
         indexes_by_json.setdefault(canonical_json(rows[index]), []).append(index)

@@ -1,4 +1,4 @@
-"""Events of a window, and failures of its summarizer, judge and ledger, which never stop the loop."""
+"""Log of a window's events. Failures of its summarizer, judge or ledger become events and never stop the loop."""
 
 import warnings
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Window events: one for each change of previously sent content, and one for each change that failed."""
+"""Window events: one for each replan, and one for each failure."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -35,7 +35,7 @@ Trigger = Literal[
 
 
 class WindowEvent(Struct, frozen=True, kw_only=True):
-    """One replan, or the reason why there was none."""
+    """A replan or a failure, with its reason."""
 
     trigger: Trigger
     reason: str
@@ -49,11 +49,11 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     first_changed: int = 0
     """Index of the first message that changed; the cache is lost from there on."""
     cost: float = 0.0
-    """Dollars that the replan adds to this request; without a known price, a million tokens count as one dollar."""
+    """Dollars that the replan adds to this request. If no price is known, a million tokens count as one dollar."""
     saving_per_call: float = 0.0
     """Dollars that the replan saves in each later request."""
     edits: dict[str, int] = {}
-    """Number of new edits per kind."""
+    """Number of new edits of each kind."""
     removed_ids: tuple[str, ...] = ()
     """Ids that restore the removed content."""
     rejected_edits: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
 
     @property
     def saved(self) -> int:
-        """Tokens removed from each request."""
+        """Tokens that the replan removes from this request."""
         return self.tokens_before - self.tokens_after
 
     def to_dict(self) -> dict[str, Any]:

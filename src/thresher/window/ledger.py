@@ -1,12 +1,13 @@
 """The ledger of a window: the edits of each conversation prefix, and a few named facts.
 
 A replan record holds the edits that were decided for one prefix of a conversation; its key is the digest of that
-prefix. A conversation uses the newest record of its longest prefix that has one. After a rewind, it therefore uses the
-edits of that time again, and a fork shares the edits of the common prefix. Each record stores only the difference to
-its parent record.
+prefix. A conversation uses the newest record of its longest prefix that has one. After a rewind to an earlier message,
+it therefore uses the edits that it had at that message. A fork shares the edits of the common prefix. Each record
+stores only the difference from its parent record.
 
-The ledger is one SQLite database, in memory or in a file. Each replan is one row, written before the request is sent.
-After a crash the row is complete or absent. If two processes replan the same prefix at once, both use the first row.
+The ledger is one SQLite database, in memory or in a file. Each replan is one database row, written before the request
+is sent. After a crash the row is complete or absent. If two processes replan the same prefix at once, both use the row
+that was written first.
 """
 
 import os
@@ -97,7 +98,7 @@ class Ledger:
     # --- replans -------------------------------------------------------------------------------------------------
 
     def latest_replan(self, chain: Sequence[bytes]) -> ReplanRecord | None:
-        """Return the latest replan of the longest of these prefixes that has one."""
+        """Return the latest replan of the longest prefix that has one. `chain` lists the digests of all prefixes."""
         self._refresh()
         if not self._numbers_by_prefix:
             return None
@@ -146,7 +147,7 @@ class Ledger:
         added: tuple[Edit, ...],
         removed: tuple[Occurrence, ...],
     ) -> tuple[ReplanRecord, bool]:
-        """Store a replan for the last of these prefixes; return it and True.
+        """Store a replan for the last prefix in `chain`; return the replan and True.
 
         If another process has already stored a replan with the same key, return that replan and False.
         """
@@ -220,7 +221,7 @@ class Ledger:
             self._connect().execute(statement, values)
 
     def _connect(self) -> "Connection":
-        """Return the connection; a forked process opens its own."""
+        """Return the database connection; a forked process opens its own connection."""
         if self._connection is None or (self.path is not None and self._process != os.getpid()):
             self._connection = self._file.connect(any_thread=True)
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -242,7 +243,7 @@ def _decode_replan(body: bytes, name: str) -> ReplanRecord:
 
 
 def diff_edits(before: EditsByTarget, after: EditsByTarget) -> tuple[tuple[Edit, ...], tuple[Occurrence, ...]]:
-    """Return the edits that were added, and the targets whose edits were removed."""
+    """Return the edits that were added or changed, and the targets whose edits were removed."""
     added = (edit for target, edit in after.items() if target not in before or not is_same_edit(before[target], edit))
     return tuple(added), tuple(target for target in before if target not in after)
 

@@ -34,7 +34,7 @@ class WindowOptions(PlanOptions, total=False):
     store: ContentStore | None
     """Store of removed content. By default, the store in `THRESHER_HOME`."""
     ledger: str | Path | Ledger | None
-    """Ledger of replans and facts, or its file, which several processes may share. By default, it stays in memory."""
+    """Ledger, or the path of its file, which several processes may share. By default, the ledger stays in memory."""
     format: str | None
     """Dialect of the messages. By default, the window detects it."""
     thresholds: Thresholds | None
@@ -42,14 +42,15 @@ class WindowOptions(PlanOptions, total=False):
     on_overflow: OnOverflow
     """Action if no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
     cache_breakpoints: CacheBreakpointMode
-    """Placement of Anthropic's cache breakpoints. `"auto"` (default) adds them to a request body for Claude that has
-    none. `"place"` also moves the user's own breakpoints. `"leave"` changes none."""
+    """Placement of Anthropic's cache breakpoints. `"auto"` (default) adds them to a request body for Claude if it
+    has none. `"place"` also moves the user's own breakpoints. `"leave"` changes none."""
     cache_ttl: CacheTtl
     """Lifetime of Anthropic's prompt cache: `"5m"` (default) or `"1h"`."""
     summarizer: Summarizer | None
     """Function that writes summaries with a model. By default, the policies write them without a model."""
     summaries: SummaryTiming
-    """Timing of the summarizer: it runs in the `"background"` (default), while `"blocking"` the loop, or `"never"`."""
+    """Timing of the summarizer. With `"background"` (default) the loop continues, with `"blocking"` the loop waits, and
+    with `"never"` the summarizer does not run."""
     judge: Judge | None
     """Function that decides which tool chains to keep. The loop waits for its answer."""
     on_event: Callable[[WindowEvent], None] | None

@@ -1,8 +1,8 @@
 """Detect refetches: the agent requests removed content again, and the window then keeps it for a while.
 
-A refetch is the same call, a read of the same file, or a call that names the id of a placeholder. The result of a
-refetch stays pinned for some calls, and for twice as many after each further refetch of the same content. Otherwise the
-agent could repeat the request forever.
+A refetch repeats a call whose result was removed, reads the same file, or names the id of a placeholder. The result of
+a refetch stays pinned for some calls, and for twice as many after each further refetch of the same content. Otherwise
+the window could remove the content and the agent could request it again, forever.
 """
 
 import re
@@ -24,7 +24,7 @@ PLACEHOLDER_ID_PATTERN = re.compile(r"\bt1:[0-9a-f]{8,32}\b")
 
 
 class Refetch(NamedTuple):
-    """The latest refetch of some content, and the number of refetches so far."""
+    """Call number of the latest refetch of some content, and the number of its refetches."""
 
     at_call: int
     times: int
@@ -36,7 +36,7 @@ class RefetchTracker:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._removed_keys: set[str] = set()
-        """Content ids of calls whose results were removed, and paths of the files that they read."""
+        """Content ids of calls whose results were removed, and paths of the files that these calls read."""
         self._pending_call_ids: set[str] = set()
         """Ids of refetching calls that have no result yet."""
         pins = ledger.find_facts(PIN_FACT_PREFIX)
@@ -91,7 +91,7 @@ def _decode_refetch(value: Any) -> Refetch:
 
 
 def _refetch_keys(call: ToolCall) -> tuple[str, ...]:
-    """Return the keys that a refetch of a call would have: its content id, and the path of a file that it reads."""
+    """Return the keys that identify a refetch of a call: its content id, and the path of the file that it reads."""
     use = describe_tool_call(call)
     reads = use.category == "file_read" and use.path
     return (content_id(call), f"path {use.path}") if reads else (content_id(call),)

@@ -1,4 +1,4 @@
-"""Choose new edits for a conversation: worthwhile edits if it fits the budget, and as many as needed if it does not."""
+"""Choose new edits for a conversation: only worthwhile ones if it fits the budget, otherwise as many as needed."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -21,9 +21,9 @@ AUTO_POLICY = "auto"
 WINDOW_POLICY = "window"
 """Policy name of the edits that only the window proposes."""
 HARD_TARGET_SHARE = 0.8
-"""Share of the limit that a replan of a request over budget aims at. The rest is room for a few more calls."""
+"""Target size of a request that exceeds the budget, as a share of the budget. The rest is room for more calls."""
 TRUNCATION_MARGIN = 0.9
-"""Share of the estimated characters that a truncation keeps. The rest is a margin, because the limit is in tokens."""
+"""A truncation keeps this share of the characters that should fit. The rest is a margin: the limit is in tokens."""
 
 
 class ReplanContext(Struct, frozen=True, dict=True):
@@ -34,7 +34,7 @@ class ReplanContext(Struct, frozen=True, dict=True):
     edits: EditsByTarget
     """Active edits."""
     carried_edits: EditsByTarget
-    """Earlier edits that may still apply to a conversation that took another branch."""
+    """Edits from another branch of the conversation. They may still apply to the messages that the branches share."""
     setup: PlanSetup
     policies: tuple[Policy, ...]
     prices: Prices
@@ -63,7 +63,10 @@ class ReplanContext(Struct, frozen=True, dict=True):
 
 
 def plan_worthwhile_edits(context: ReplanContext, edit_filter: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
-    """Return a draft with the policies' edits from the most profitable message on, or None if they save nothing."""
+    """Return a draft with the policies' edits from the most profitable message on, and its cost and saving.
+
+    Return None if the edits save nothing.
+    """
     before = context.resumed_draft
     wanted = _propose_new_edits(context, edit_filter)
     best = find_best_break_even(
@@ -115,7 +118,7 @@ def shrink_to_target(
 
 
 def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter) -> list[Edit]:
-    """Return the new edits of the policies that pass the filter."""
+    """Return those edits of the policies that are new and pass the filter."""
     proposed = propose_edits(context.history, context.policies, context.setup.scale)
     allowed = edit_filter(context.history, [edit for edit in proposed if _is_new(context, edit)])
     shaped = (_exclude_summarized(context, edit) for edit in allowed)
@@ -123,13 +126,13 @@ def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter) -> list[
 
 
 def _is_new(context: ReplanContext, edit: Edit) -> bool:
-    """Return True unless an edit of the same kind is active on the part; a summary or truncation may repeat."""
+    """Return True unless an edit of the same kind is active on the part. Summaries and truncations are always new."""
     is_repeatable = isinstance(edit, Summarize | Truncate)
     return is_repeatable or type(context.edits.get(edit.target)) is not type(edit)
 
 
 def _exclude_summarized(context: ReplanContext, edit: Edit) -> Edit | None:
-    """Remove the parts that an earlier summary covers from a new summary."""
+    """Remove from a new summary the parts that an active summary covers; return other edits unchanged."""
     if not isinstance(edit, Summarize):
         return edit
     active = (*context.edits.values(), *context.carried_edits.values())

@@ -1,6 +1,7 @@
 """Decide whether a conversation gets new edits, and apply them.
 
-This half of `Window` weighs the saving of an edit against its cost. The module `window` tracks the conversations.
+`Replanner` is the base class of `Window`. It compares the saving of a replan with its cost; `Window` tracks the
+conversations.
 """
 
 from collections.abc import Callable
@@ -103,7 +104,7 @@ class Replanner:
 
     @property
     def budget(self) -> int:
-        """The token budget of a request, in local tokens."""
+        """The token budget of a request, in tokens as Thresher counts them."""
         return self._usage_observer.to_local_tokens(self._setup.budget or default_budget(self._setup.model))
 
     def _cached_tokens(self, conversation: WindowConversation, now: float) -> int:
@@ -155,7 +156,7 @@ class Replanner:
         now: float,
         build_context: Callable[[], ReplanContext],
     ) -> ReplanDecision | None:
-        """Add the cost of this call to the avoidable cost, and return a replan if one pays off."""
+        """Add the price of the removable tokens in this call to the avoidable cost; return a replan if one pays off."""
         prices, thresholds, state = self.prices, self._thresholds, self._cache.state
         best, clearable = estimate_clearing(conversation, prices, thresholds, cached, thresholds.kept_age(self.budget))
         state.avoidable_cost += prices.read * clearable / 1_000_000
@@ -176,7 +177,7 @@ class Replanner:
         return None
 
     def _back_off(self, conversation: WindowConversation) -> None:
-        """Postpone the next attempt until the conversation has grown, twice as much after each fruitless attempt."""
+        """Postpone the next attempt until the conversation has grown. Each fruitless attempt doubles the growth."""
         state = self._cache.state
         growth = self._thresholds.min_saving * 2 ** min(state.fruitless_attempts, 10)
         state.retry_above_tokens = conversation.tokens + growth

@@ -78,7 +78,7 @@ def has_nothing_to_fit(value: Any) -> bool:
 
 
 def read_request(value: Any, format: str | None = None, last: "WindowRequest | None" = None) -> WindowRequest:
-    """Split messages or a request body; reuse the prefix digests of the `last` request."""
+    """Split messages or a request body into a `WindowRequest`; reuse the prefix digests of the `last` request."""
     dialect = _detect_dialect(value, format, last)
     is_body = isinstance(value, dict)
     rows = value.get(dialect.messages_field) if is_body else value
@@ -176,7 +176,7 @@ def compute_prefix_digests(digests: Sequence[bytes], before: bytes = EMPTY_DIGES
 
 
 def _digest_rows(rows: Sequence[Any]) -> tuple[list[bytes], bool]:
-    """Return the digests of all rows, and True if any has a cache breakpoint. Runs over all rows at every call."""
+    """Return the digests of all rows, and True if any row has a cache breakpoint. Every call digests all rows."""
     encode, digests, has_cache_breakpoints = _encoder().encode, [], False
     for value in rows:
         row = value if type(value) is dict else to_json_value(value)
@@ -198,7 +198,7 @@ def digest_row(row: Any) -> bytes:
 
 
 def _collapse_single_text(row: Any) -> Any:
-    """Replace a single text block by its plain string, since a cache breakpoint turns the string into a block."""
+    """Replace a single text block by its string, because a string becomes a block when it gets a cache breakpoint."""
     content = row.get("content") if type(row) is dict else None
     if type(content) is list and len(content) == 1:
         block = content[0] if type(content[0]) is dict else to_json_value(content[0])

@@ -56,7 +56,7 @@ class SummaryJobs:
         return fill_summaries(plan, ready, token_weights) if ready else plan
 
     def request_missing(self, history: History, plan: Plan) -> None:
-        """Record the open requests of a plan, and write their summaries in the background if so configured."""
+        """Record the open requests of a plan, and write their texts if the timing is `background`."""
         texts = self._texts()
         self.open_requests = {job.id: job for job in find_summary_requests(history, plan) if job.id not in texts}
         if self._timing != "background":
@@ -79,7 +79,7 @@ class SummaryJobs:
             self._write_summaries(history, (request,))
 
     def fill(self, id: str, text: str) -> None:
-        """Store the text of a request."""
+        """Store the text for a summary request."""
         self._ledger.set_fact(SUMMARY_FACT_PREFIX + id, text)
         self.open_requests.pop(id, None)
 

@@ -59,7 +59,7 @@ def decide_forced_replan(
 
 
 def decide_carried_edits(context: ReplanContext, conversation: WindowConversation) -> ReplanDecision | None:
-    """Return a replan that keeps the edits of a conversation that took another branch, if they still save tokens."""
+    """Return a replan that applies the edits from another branch of the conversation, if they still save tokens."""
     draft = context.close(context.resumed_draft)
     saved = conversation.tokens - draft.tokens
     return ReplanDecision("piggyback", REASON_TEMPLATES["piggyback"].format(saved=saved), draft) if saved > 0 else None
@@ -86,8 +86,8 @@ def is_replan_worthwhile(
 ) -> bool:
     """Return True if a replan pays off now.
 
-    A replan that costs something waits until the avoidable cost is `patience` times as high. This limits the loss if
-    the replan comes too late, and also if the conversation ends soon after it.
+    A replan that costs something waits until the avoidable cost is at least `patience` times the cost of the replan.
+    This limits the loss if the replan comes too late, and also if the conversation ends soon after the replan.
     """
     if break_even is None or break_even.tokens_saved < thresholds.min_saving or break_even.net_gain(further) <= 0:
         return False
@@ -95,7 +95,7 @@ def is_replan_worthwhile(
 
 
 def choose_protected_age(conversation: WindowConversation, budget: int, thresholds: Thresholds) -> int:
-    """Return the age up to which results stay whole; all younger results fit below the low water mark."""
+    """Return the age up to which results stay whole. It is so low that all younger results fit the low water mark."""
     room, age = budget * thresholds.low_water, thresholds.kept_age(budget)
     for result in reversed(conversation.clearable_results):
         room -= result.tokens_saved
@@ -110,7 +110,7 @@ def find_fill_start(
     """Return the first place where a summary may change.
 
     This is the start of the history if the trigger allows it and no thinking depends on earlier text. Otherwise it is
-    the first new edit.
+    the first place that a new edit targets, or the end of the history without a new edit.
     """
     if decision.trigger in ("cold", "piggyback", "high_water", "emergency") and thinking == "free":
         return Place(0, 0)

@@ -17,7 +17,7 @@ MIN_BUDGET_SHARE = 0.25
 MAX_CACHE_MISSES = 2
 """Number of consecutive cache misses after which the observed cache lifetime is reduced."""
 CACHE_HIT_SHARE = 0.5
-"""Minimum share of the expected cached tokens that counts as a cache hit."""
+"""A request is a cache hit if the provider reports at least this share of the expected cached tokens."""
 
 
 def parse_provider_usage(value: Any) -> Usage:
@@ -49,7 +49,7 @@ class UsageObserver:
 
     def __init__(self) -> None:
         self.observations: list[CalibrationPoint] = []
-        """Pairs of a local token count and the provider's count."""
+        """Pairs of Thresher's token count and the provider's count."""
         self.cache_ttl: float | None = None
         """Observed lifetime of the cache in seconds; None if it does not differ from the vendor's figure."""
         self._consecutive_misses = 0
@@ -58,8 +58,8 @@ class UsageObserver:
     def add(self, counted: int, usage: Usage, *, expected: int, gap: float, vendor: Prices) -> None:
         """Add the usage of a request.
 
-        `counted` is the local token count of the request. `expected` is the number of tokens that should have been
-        cached. `gap` is the number of seconds since the previous call.
+        `counted` is Thresher's token count of the request. `expected` is the number of tokens that should have been
+        cached. `gap` is the number of seconds since the previous call. `vendor` has the published cache lifetime.
         """
         if usage.context > 0:
             self.observations = [*self.observations, (counted, usage.context)][-MAX_OBSERVATIONS:]
@@ -70,7 +70,7 @@ class UsageObserver:
             self._update_cache_ttl(gap, vendor.life, is_hit=usage.cache_read >= CACHE_HIT_SHARE * expected)
 
     def _update_cache_ttl(self, gap: float, life: float, *, is_hit: bool) -> None:
-        """Raise the lifetime after a hit with a longer gap; lower it after two misses in a row."""
+        """Raise the lifetime after a hit with a longer gap. Lower it after two misses in a row with shorter gaps."""
         lifetime = life if self.cache_ttl is None else self.cache_ttl
         self._consecutive_misses = 0 if is_hit else self._consecutive_misses + (gap <= lifetime)
         if is_hit and gap > lifetime:
@@ -83,7 +83,7 @@ class UsageObserver:
         return prices if self.cache_ttl is None else structs.replace(prices, life=self.cache_ttl)
 
     def to_local_tokens(self, budget: int) -> int:
-        """Convert a budget in the provider's tokens to local tokens."""
+        """Convert a budget from tokens as the provider counts them to tokens as Thresher counts them."""
         if self._calibration.turns:
             base, factor = self._calibration.base, self._calibration.factor
         elif self.observations:

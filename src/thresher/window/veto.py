@@ -16,7 +16,7 @@ from thresher.window.refetches import RefetchTracker
 
 VERDICT_FACT_PREFIX = "verdict:"
 MIN_SUMMARY_CHARS = 300
-"""Minimum length limit, in characters, of a summary that is rewritten for fewer parts."""
+"""A summary that is rewritten for fewer parts may always have this many characters."""
 EditFilter = Callable[[History, Sequence[Edit]], list[Edit]]
 """Function that returns the allowed edits among the proposed ones."""
 
@@ -42,11 +42,11 @@ class EditVeto:
 
     @property
     def has_judge(self) -> bool:
-        """True if the user passed a judge. One call to the judge should cover many tool chains."""
+        """True if the user passed a judge. Each call to a judge is slow, so ask about many tool chains at once."""
         return self._judge is not None
 
     def __call__(self, history: History, edits: Sequence[Edit]) -> list[Edit]:
-        """Return the allowed edits; exclude the parts that stay from summaries."""
+        """Return the allowed edits. A summary is returned without the parts that stay."""
         stays = self._find_refetched(history) | self._find_kept_by_judge(history, edits)
         allowed = (exclude_kept_parts(history, edit, stays) for edit in edits)
         return [edit for edit in allowed if edit is not None]

@@ -1,8 +1,8 @@
 """The window: fits each request of an agent's loop and keeps the prefix that was sent before unchanged.
 
 Each call computes the digests of all rows and processes only the new ones. Edited content stays edited byte for byte,
-so the provider's prompt cache still serves it. A replan makes new edits when they pay, are free, or are necessary. It
-goes to the ledger before the request is sent, and every replan causes an event.
+so the provider's prompt cache still serves it. A replan makes new edits when they pay off, are free, or are necessary.
+It is written to the ledger before the request is sent, and every replan causes an event.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ class Window(Replanner):
         return history if fitted == body else parse(fitted, name)
 
     def _track_conversation(self, request: WindowRequest, now: float) -> tuple[WindowConversation, NewContent]:
-        """Return the conversation of a request, and its new content."""
+        """Return the conversation that a request continues, and the new content of the request."""
         last = next((known for known in reversed(self._conversations) if known.is_extended_by(request)), None)
         replan = last.last_replan if last is not None else None
         with self._event_log.catch_ledger_errors(last):

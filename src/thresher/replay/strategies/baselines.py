@@ -2,9 +2,9 @@
 
 All except `full_history_strategy` keep the head (system text and the first user message) and everything since the last
 call, so every text is sent at least once. From the rest they drop whole messages for good, and only at positions where
-a request may start, so that calls keep their results. A window that moves with every call never hits the prompt cache.
-The batched baselines grow until they exceed the budget and then shrink well below it, so that the following requests
-share a prefix.
+a request may start, so that calls keep their results. A window that moves with every call breaks the cached prefix. The
+batched baselines grow until they exceed the budget and then shrink well below it, so that the following requests share
+a prefix.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def full_history_strategy() -> Strategy:
 
 
 def recency_strategy(budget: int) -> Strategy:
-    """Send the newest messages that fit, re-chosen at every call."""
+    """Send the newest messages that fit. Choose them again at every call."""
     return _shrinking_strategy("recency", _SlidingWindow, budget, budget)
 
 
@@ -60,7 +60,7 @@ def _shrinking_strategy(
 
 
 class _SlidingWindow:
-    """The head and all messages from `first_kept` on, which only moves forward."""
+    """The head and all messages from `first_kept` on. `first_kept` never decreases."""
 
     def __init__(self, conversation: ReplayConversation) -> None:
         self._conversation = conversation

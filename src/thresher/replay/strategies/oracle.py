@@ -2,9 +2,9 @@
 
 The oracle knows the references of all later calls. A reference needs only one source in the request, and older sources
 are not needed before the newest one has appeared. Each use is therefore assigned to the lightest kept block that
-contains its references. If the blocks exceed the budget, the oracle first drops the block with the largest product of
-tokens and calls until its next use, divided by the number of references that this use serves. This is a greedy
-heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
+contains its references. If the blocks exceed the budget, the oracle first drops the worst block. The worst block has
+the highest score: its tokens, times the calls until its next use, divided by the references that this use serves. This
+is a greedy heuristic, not an optimum; `upper_bound` calculates the limit that no strategy exceeds.
 
 The oracle drops single parts and does not check whether an API would accept the request: calls may lose their results,
 and unused system text is dropped. It can therefore do better than any strategy whose requests an API accepts. It always
@@ -31,7 +31,7 @@ def oracle_strategy(budget: int) -> Strategy:
 
 
 def batched_oracle_strategy(budget: int) -> Strategy:
-    """Above the budget, drop unused blocks, then the worst ones down to a share of the budget."""
+    """If a request exceeds the budget, drop unused blocks, then the worst ones until a share of the budget is left."""
     return _make_strategy("oracle-batched", budget, trigger=budget, low=round(budget * LOW_WATER_SHARE))
 
 
@@ -171,7 +171,7 @@ class _OracleSelection:
         self._recorded_count += is_recorded
 
     def _assign(self, use: _FutureUse) -> None:
-        """Assign a use to the lightest kept copy, if any."""
+        """Assign a use to the lightest of its sources that are kept, if any."""
         kept = [(self._kept_pieces[number].tokens, number) for number in use.sources if number in self._kept_pieces]
         if kept:
             _, number = min(kept)

@@ -49,8 +49,8 @@ def langchain_clear_strategy(budget: int) -> Strategy:
 def langchain_trim_strategy(budget: int) -> Strategy:
     """Run `trim_messages` as documented: system messages and the last messages that fit, starting with a human message.
 
-    If none of the last messages that fit is human, as in a long run after one prompt, it returns only the system
-    messages, and that is what the request contains.
+    If none of the last messages that fit is human, as in a long run after one prompt, `trim_messages`
+    returns only the system messages, and the request contains no other message.
     """
     _require_library("langchain-core")
 

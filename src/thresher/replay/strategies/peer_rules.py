@@ -1,9 +1,9 @@
 """The published rules of other tools, reimplemented in a few lines each.
 
-Every rule scales with a budget, which gives a curve. Each docstring says which setting the budget scales, with the
-default of that setting. Token counts come from the conversation. Replacement texts are ours, because the comparison is
-about rules and not about wording. Where a rule leaves a result without its call, or its documentation is ambiguous, the
-docstring says so and the code uses the interpretation that is most favorable to the rule.
+Every rule scales with a budget, so it can be measured at several budgets. Each docstring says which setting the budget
+scales, with the default of that setting. Token counts come from the conversation. Replacement texts are ours, because
+the comparison is about rules and not about wording. Where a rule leaves a result without its call, or the documentation
+of a rule is ambiguous, the docstring says so and the code uses the interpretation that is most favorable to the rule.
 
 Rewritten rows stay rewritten: under all these rules the rewritten part of a history only grows.
 """
@@ -31,7 +31,10 @@ def clear_tool_uses_strategy(budget: int, *, keep: int = 3, at_least: int = 0) -
 
 
 def clear_tool_uses_sticky_strategy(budget: int, *, keep: int = 3, at_least: int | None = None) -> Strategy:
-    """A more favorable reading: results stay cleared, and more are cleared once that removes 20 % of the budget."""
+    """A more favorable reading of the same rule: cleared results stay cleared.
+
+    More results are cleared only if that removes at least 20 % of the budget.
+    """
     least = budget // 5 if at_least is None else at_least
     return _clearing_strategy("clear-tool-uses-sticky", budget, keep, least, is_sticky=True)
 
@@ -116,9 +119,9 @@ def cline_strategy(budget: int) -> Strategy:
     """Cline's truncation: above 160,000 tokens (the budget) drop older reads of a file, then old messages.
 
     Only the newest read of each file is kept. If that saves less than 30 %, half of the messages after the first
-    exchange are dropped, or three quarters if the request is more than twice the limit. The size counts the last
-    request and its response. In Cline, edits return whole files and count as reads; recorded edits do not. Results
-    whose calls are dropped are dropped too.
+    exchange are dropped, or three quarters if the request is more than twice the limit. The rule measures the
+    last request and its response. In Cline, edits return whole files and count as reads. Recorded edits do not return
+    whole files, so they do not count here. Results whose calls are dropped are dropped too.
     """
     return Strategy("cline", lambda conversation, _: _ClineConversation(conversation, budget).build_request, budget)
 
@@ -155,7 +158,7 @@ class _RewrittenRows:
         return saved
 
     def row_tokens(self, number: int) -> int:
-        """Token count of a row as it is now."""
+        """Token count of a row, after its rewrite if it was rewritten."""
         return sum(piece.tokens for piece in self._rows[number])
 
     def pieces(self, numbers: Iterable[int] | None = None) -> list[RequestPiece]:
@@ -211,7 +214,7 @@ def _is_human_prompt(conversation: ReplayConversation, number: int) -> bool:
 
 
 def _prune(conversation: ReplayConversation, shown: _RewrittenRows, stop: int, *, protect: float, least: float) -> None:
-    """Clear unprotected results before a row, back to the newest one that is already cleared."""
+    """Clear unprotected results before a row, back to the newest result that is already cleared."""
     deep_results: list[int] = []
     prompts = tokens = 0
     for number in range(stop - 1, -1, -1):

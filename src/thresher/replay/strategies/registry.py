@@ -123,7 +123,7 @@ def takes_budget(name: str) -> bool:
 
 
 def policy_file(name: str) -> Path | None:
-    """Return the file of a policy in `path/to/policy.py:name`."""
+    """Return the file in a name of the form `path/to/policy.py:name`; None for any other name."""
     path, _, policy = name.rpartition(":")
     return Path(path) if policy and path.endswith(".py") else None
 

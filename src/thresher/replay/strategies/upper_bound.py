@@ -21,9 +21,9 @@ call, choose references of which no two share a source.
 3. None of these cells is the first appearance of a block, since they start after it.
 4. The source is unknown, but the cells weigh at least as much as those of the cheapest source.
 So the first appearances, plus for each served call the sum of the cheapest cells of its references, are at most the
-total number of tokens sent. That sum does not depend on the strategy: taking calls from the cheapest on gives the
-maximum number of served calls. It holds for several recordings together and for any choice of references; the code
-chooses the most expensive ones first.
+total number of tokens sent. The sum of a call does not depend on the strategy, so serving the calls with the lowest
+sums gives the maximum number of served calls. The bound holds for several recordings together and for any choice of
+references; the code chooses the most expensive references first.
 
 So that the bound holds for every such strategy, a block weighs only its text, without the message overhead, and at most
 as much as its refetched copy. A reference that may be served without its block costs nothing: it is in the tool
@@ -83,7 +83,7 @@ def compute_minimum_cost(recording: Recording, checker: ResidencyChecker) -> Min
 
 
 def most_served(minimum_costs: Iterable[MinimumCost], tokens_per_call: float) -> float:
-    """Return the maximum share of calls that can be served with this mean of tokens per call.
+    """Return the maximum share of calls that can be served with this mean number of tokens per call.
 
     Each block must be sent at least once, when it is new. Return 0 if that alone exceeds the mean.
     """
@@ -124,7 +124,7 @@ class _MinimumWeights:
         }
         own = {block.text for block in blocks}
         raw = {block: part_text(part) for block, part in zip(used, parts, strict=True)}
-        # If this raw text equals the text of another block, the checker counts that block as this one too.
+        # If the raw text of a block equals the text of another block, the checker counts the other one as this block.
         self._ambiguous_blocks = {block for block, text in raw.items() if text != blocks[block].text and text in own}
         self._free_texts = ReferenceIndex()
         if history.tools:
@@ -134,7 +134,7 @@ class _MinimumWeights:
                 self._free_texts.add(block_text(again))
 
     def cost(self, number: int, references: Sequence[Reference], since: Sequence[int]) -> int:
-        """Return the cost to serve a call. `since` is the call at which each block appeared or was last used."""
+        """Return the cost to serve a call. `since` lists the call at which each block appeared or was last used."""
         charges: dict[AbstractSet[int], int] = {}
         for reference in references:
             if reference.sources not in charges and not self._is_free(reference):

@@ -27,7 +27,7 @@ class HoldoutSplit(Struct, frozen=True):
     """The half that chooses settings, and the half that measures them."""
 
     by: Literal["project", "session"]
-    """What is split. `session` means that there is only one project, so its sessions are split."""
+    """Unit of the split. `session`: there is only one project, so its sessions are split."""
     tune: HoldoutHalf
     report: HoldoutHalf
 

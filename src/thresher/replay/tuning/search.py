@@ -67,12 +67,15 @@ MIN_GAIN = 0.005
 MIN_REPORT_SESSIONS = 8
 """Minimum number of sessions in the report half for a recommendation."""
 MAX_SERVED_LOSS = 0.01
-"""Maximum loss of served share against the defaults if the target is missed, at the lower end of the interval."""
+"""Maximum loss in the share of served calls, relative to the defaults, for settings that miss the target.
+
+The lower end of the confidence interval counts.
+"""
 WIDTH = 79
 
 Verdict = Literal["same", "few", "chance", "unserved", "better"]
-"""`same`: the defaults are best. `few`: too few sessions. `chance`: no significant gain. `unserved`: serves too little.
-`better`: cheaper or serves more, and serves enough."""
+"""`same`: the defaults are best. `few`: too few sessions. `chance`: no significant gain. `unserved`: serves too few
+calls. `better`: cheaper or serves more, and reaches the target or loses almost no served calls."""
 
 
 class MeasuredDifference(Struct, frozen=True):
@@ -108,7 +111,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_changed(self) -> bool:
-        """Report whether any configuration beat the defaults on the tuning half."""
+        """True if any configuration was better than the defaults on the tuning half."""
         return self.chosen.settings != self.defaults.settings
 
     @property
@@ -125,7 +128,7 @@ class TuningResult(Struct, frozen=True, kw_only=True):
 
     @property
     def is_better(self) -> bool:
-        """Return True if the gain on the report half is significant, and the settings still serve enough calls."""
+        """True if the gain on the report half is significant, and the settings still serve enough calls."""
         return self.verdict == "better"
 
 
@@ -162,7 +165,7 @@ def tune(  # noqa: PLR0913 - a search has many options
         if len(runner.sessions) < 2:
             raise ReadError(
                 "tuning needs at least two sessions, one to choose settings and one to measure them. Found "
-                f"{len(runner.sessions)} with at least {MIN_RECORDED_CALLS} model calls that reuse earlier text. "
+                f"{len(runner.sessions)} with at least {MIN_RECORDED_CALLS} model calls and a reference to older text. "
                 "Specify other files: `thresher tune PATH…`."
             )
         split = split_sessions(runner.sessions)

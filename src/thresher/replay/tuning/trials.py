@@ -160,7 +160,7 @@ class TrialRunner:
     def compare_settings(
         self, start: TuningSettings, best: TuningSettings, half: HoldoutHalf
     ) -> tuple[dict[str, ReplayTotals], dict[str, ReplayTotals]]:
-        """Run two configurations on the sessions that both could process."""
+        """Return the totals of two configurations, by session, for the sessions that both could process."""
         runs = self._replay_sessions([start] if start == best else [start, best], half)
         shared = [key for key in half.sessions if key in runs[0] and key in runs[-1]]
         return {key: runs[0][key] for key in shared}, {key: runs[-1][key] for key in shared}
