@@ -2,7 +2,7 @@
 
 A model chooses a tool by its description, so each description says when to call the tool. All tools are read-only. Over
 HTTP, the server listens on loopback by default. It accepts only requests to its own host name, so a web page cannot
-reach it under another name. On any other address than loopback, it requires a token.
+reach it under another name. On an address other than loopback, it requires a token.
 """
 
 import hmac
@@ -223,7 +223,7 @@ def generate_mcp_token() -> str:
 
 
 def build_mcp_http_app(tools: McpTools, *, host: str, port: int, token: str) -> "ASGIApp":
-    """Build a web application that accepts only requests to its own host name, and with the token if one is set."""
+    """Build a web application that accepts only requests to its own host name; if `token` is set, they must send it."""
     if host not in LOOPBACK and not token:
         raise OptionError(f"`{host}` is reachable from other machines: set a token (`--token` or `THRESHER_MCP_TOKEN`)")
     names = [*LOOPBACK[:2], "[::1]"] if host in LOOPBACK else [host]
