@@ -31,7 +31,7 @@ class SessionSources(NamedTuple):
         return list(dict.fromkeys(files))
 
     def open_memory(self, *, sync: bool = False) -> "Memory":
-        """Open the memory with these sources, and sync it first if `sync` is true."""
+        """Open the memory with these sources; sync it if `sync` is true."""
         from thresher.memory import Memory
 
         memory = Memory(sources=self.extra, discover=self.discover)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     default=Path("thresher.toml"),
 )
 @option("--force", "Write the settings even if they are not better; back up an existing file as .bak.")
-@option("--log FILE", "Log of all trials. Default: `tune` in Thresher's data folder.", type=OUTPUT_FILE)
+@option("--log FILE", "Log of all trials. Default: a file in the folder `tune` of Thresher's data.", type=OUTPUT_FILE)
 @source_options
 @json_option
 def tune_command(

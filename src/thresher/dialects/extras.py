@@ -65,7 +65,7 @@ def get_layout_note(part: Part | Message, name: str) -> str:
 
 
 def make_layout_note(name: str, *words: str) -> VendorExtras | None:
-    """Return vendor extras with these words as the layout note, or None if there are no words."""
+    """Return vendor extras with these words as the layout note; None if all words are empty."""
     shape = " ".join(word for word in words if word)
     return VendorExtras(name, shape=shape) if shape else None
 

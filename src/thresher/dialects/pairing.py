@@ -16,7 +16,7 @@ class CallIdAssigner:
         self._counts: dict[str, int] = {}
         self._open: dict[int, str] = {}
         self._open_queues: dict[tuple[str, str, bool], deque[int]] = {}
-        """Queues of open calls, oldest first: by id, by name, and for any name. They may still contain answered calls."""
+        """Queues of open calls, oldest first: by id, by name, and for any name. They may contain answered calls."""
         self._call_count = 0
 
     def assign_call_id(self, name: str, given_id: str = "") -> str:

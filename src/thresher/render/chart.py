@@ -39,7 +39,7 @@ LABEL_SPACING = 16
 MAX_LABEL_SHIFT = 2 * LABEL_SPACING
 """Maximum distance that a label may move. If one label moves further, leader lines are omitted."""
 MAX_LEADER_SHARE = 0.3
-"""Maximum length of leader lines, as a share of the plot's width. If one would be longer, all are omitted."""
+"""Maximum horizontal length of leader lines, as a share of the plot's width. If one is longer, all are omitted."""
 HEIGHT_SAMPLES = 40
 """Number of positions at which the mean height of a curve is sampled."""
 MAX_NAME_CHARS = 26

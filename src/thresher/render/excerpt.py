@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False) -> Iterator["RichText"]:
-    """Render the message with index `at` and up to `context` messages on each side."""
+    """Yield the lines of the message with index `at` and of up to `context` messages on each side."""
     yield from _heading(session)
     numbered = list(_iter_messages(session))
     for number in _excerpt_range(len(numbered), at, context):

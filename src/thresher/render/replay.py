@@ -113,7 +113,7 @@ def replay_report_tables(report: ReplayReport, width: int) -> Iterator["Renderab
 
 
 def _requirements_table(group: SessionGroup) -> "Table":
-    """Return a table with the tokens, the cost and the lost share at which each policy serves 95 % of the turns."""
+    """Return a table of each policy's tokens, cost and lost share at the budget that serves 95 % of the turns."""
     has_gap, enough = _has_gap(group), group.sessions >= MIN_INTERVAL_SESSIONS
     columns = [f"{name} at {TARGET}" for name in ("tokens", "cost", "lost")]
     table = _table(("policy", *columns, *(("gap closed",) if has_gap else ())))
@@ -196,7 +196,8 @@ def _missing_gap_note(group: SessionGroup) -> str:
     if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {result.curve.name for result in group.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (
-        f"Gap closed needs budgets at which {WINDOW_BASELINE} serves {TARGET}, with more tokens than {ORACLE_BASELINE}."
+        f"Gap closed needs budgets at which {WINDOW_BASELINE} and {ORACLE_BASELINE} serve {TARGET}, and "
+        f"{WINDOW_BASELINE} needs more tokens there."
     )
 
 

@@ -29,7 +29,10 @@ class SessionRow(Struct, frozen=True):
     title: str
     started: str
     messages: int
-    """Number of messages, rewound ones included, sub-agents excluded. A message repeated by a compaction counts once."""
+    """Number of messages, including rewound messages and excluding messages of sub-agents.
+
+    A message that a compaction repeats counts once.
+    """
     calls: int
     results: int
     unpaired: int

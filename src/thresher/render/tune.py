@@ -154,7 +154,7 @@ def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> 
 
 
 def tune_toml(tuned: TuningResult, prices: str) -> str:
-    """Return the text of a `thresher.toml` with the chosen settings and their origin; empty if these are the defaults."""
+    """Return the text of a `thresher.toml` with the chosen settings and their origin; empty for the defaults."""
     if not tuned.is_changed:
         return ""
     before, after = tuned.before, tuned.after

@@ -94,7 +94,9 @@ def _context_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         upto: Annotated[int | None, Field(description="Stop before human message number N, counted from 1.")] = None,
         preset: Annotated[str, Field(description="none, minimal, moderate, smart or aggressive.")] = "smart",
         max_tokens: MaxTokens = 8_000,
-        form: Annotated[str, Field(description="text, or messages for anthropic, openai-chat or gemini.")] = "text",
+        form: Annotated[
+            str, Field(description="text, or messages for anthropic, openai-chat, openai-responses or gemini.")
+        ] = "text",
         project: Annotated[str, Field(description="Folder of the conversation, if it is not the server's.")] = "",
         *,
         ctx: Context,

@@ -143,7 +143,7 @@ def _add_breakpoints_to_body(
 
 
 def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any]:
-    """Add a breakpoint at the end of the system prompt, or of the tools if it is empty, unless the user set one there."""
+    """Add a breakpoint at the end of the system prompt, or of the tools if that is empty, unless it has one."""
     system = [{"content": body.get("system")}]
     last_block = find_last_markable(system, 1)
     if last_block is not None:
