@@ -141,7 +141,7 @@ _NAMES = {
     "window": "Ledger LedgerError Prices Trigger Window WindowEvent WindowOptions",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-"""The package of each public name, imported on first use."""
+"""Package of each public name. `__getattr__` imports the package when the name is first used."""
 
 __all__ = ["__version__", *_HOMES]  # noqa: PLE0604 - the keys are strings
 

@@ -42,7 +42,7 @@ class RenamedField:
 
 
 def update_options(kind: Any, options: dict[str, Any]) -> None:
-    """Rename deprecated options of a class and their deprecated values in place, each with a warning."""
+    """Rename the deprecated options and option values of a class in place, each with a warning."""
     renamed, values = getattr(kind, "renamed_options", ({}, {}))
     rename_options(kind.__name__, options, renamed)
     for option in values.keys() & options.keys():
@@ -71,7 +71,7 @@ def renamed_fields(
 
 
 class ForwardedNames:
-    """`__getattr__` of a module, which forwards each deprecated name to its new `module:name`."""
+    """Module-level `__getattr__` for deprecated names. `moved` maps each one to the `module:name` that replaces it."""
 
     def __init__(self, module: str, moved: Mapping[str, str]) -> None:
         self.module = module

@@ -1,7 +1,7 @@
 """Sample sessions of four agents that work on one web shop, for `thresher demo`, experiments and tests.
 
-The sessions are synthetic. They ship as one archive with the layout of a home directory; `tools/make_samples` generates
-it.
+The sessions are synthetic. They ship as one tar file with the layout of a home directory. `tools/make_samples`
+generates that file.
 """
 
 import tarfile
@@ -12,7 +12,7 @@ __all__ = ["write_samples"]
 
 
 def write_samples(folder: Path) -> list[Path]:
-    """Extract every sample session to a folder; return the files in archive order."""
+    """Extract every sample session to a folder; return the extracted files."""
     written = []
     with (
         files("thresher").joinpath("data/samples.tar.gz").open("rb") as packed,

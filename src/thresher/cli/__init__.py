@@ -108,7 +108,7 @@ def cli(context: click.Context, as_json: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; print an error as one message and an exit code, without a traceback."""
+    """Run the command line. Print an error as one message, without a traceback, and exit with a code."""
     try:
         cli()
     except ThresherError as error:

@@ -28,11 +28,11 @@ INTERRUPTED_EXIT_CODE = 130
 JSON_SCHEMA = 1
 """Version of the keys in every `--json` output. Renaming or removing a key increments it; adding one does not."""
 MIN_TRACKED_ITEMS = 20
-"""Minimum number of items for a progress bar. Reading fewer takes less time than importing it."""
+"""Minimum number of items for a progress bar. Reading fewer items takes less time than importing the bar."""
 
 
 def program_name() -> str:
-    """Return the command that started this program: `thresher` if that is on the path, otherwise a path."""
+    """Return the command that printed examples use: `thresher` if that starts this program, otherwise its path."""
     command = sys.argv[0]
     installed = shutil.which("thresher")
     return "thresher" if installed and Path(installed).resolve() == Path(command).resolve() else command

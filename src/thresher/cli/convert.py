@@ -21,8 +21,8 @@ DIALECTS = format_names("wire")
 @click.option(
     "--body/--list",
     default=None,
-    help="Write a request body, or a list of messages. Default: the form of the input, but a body if the "
-    "API takes the system prompt or the tools outside the messages.",
+    help="Write a request body, or a list of messages. Default: the form of the input, but a body if a "
+    "list for this API cannot hold the system prompt or the tools.",
 )
 @whole_option
 @output_option

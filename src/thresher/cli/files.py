@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @click.command("files")
 @click.argument("session")
 @click.argument("path", required=False, default="")
-@option("--at TURN", "Print the content of PATH after this turn: 50.", type=click.IntRange(0))
+@option(
+    "--at TURN",
+    "Print the content of PATH after this turn: 50. With --diff: only changes up to this turn.",
+    type=click.IntRange(0),
+)
 @option("--diff", "Print the session's changes to PATH, or to all files, as a unified diff.")
 @reveal_option
 @source_options

@@ -63,7 +63,7 @@ def _parse_selection(ids: tuple[str, ...], project: str, before: str | None) -> 
     if not (any(ids) or project or before):
         raise click.UsageError("Nothing selected. Give session ids, or --project or --before.")
     if ids and (project or before):
-        raise click.UsageError("IDs cannot be combined with --project or --before. Use one or the other.")
+        raise click.UsageError("Session ids cannot be combined with --project or --before. Use one or the other.")
     end = parse_date_or_age(before, datetime.now().astimezone()) if before else None
     return {"ids": ids, "project": project, "before": end}
 
@@ -71,7 +71,7 @@ def _parse_selection(ids: tuple[str, ...], project: str, before: str | None) -> 
 def _confirm_removal(matches: "list[ArchivedSession]", *, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         count = plural(len(matches), "session")
-        raise OptionError(f"{count} would be deleted for good. Add --yes to delete, or --dry-run to list")
+        raise OptionError(f"{count} would be deleted for good. Add --yes to delete them, or --dry-run to list them")
     _print_sessions(matches, "To be deleted:", as_json=False)
     if not click.confirm("Delete these sessions for good?"):
         warn("nothing deleted")

@@ -1,8 +1,8 @@
 """`thresher install`: add Thresher's MCP server to the configuration of an agent.
 
 `thresher.serve.mcp_clients` computes the change. This module shows it and writes it. The agent may read or write
-its configuration file at any moment. So this module replaces the file atomically, and only if nobody has changed it
-since the change was computed.
+its configuration file at any moment. So this module replaces the file atomically, and only if no other
+program has changed it since the change was computed.
 """
 
 import os
@@ -51,8 +51,8 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     """Add Thresher's MCP server to an agent.
 
     AGENT is claude-code, codex, gemini-cli, opencode, cursor or vscode. Without --write or --remove, the command shows
-    the change and writes nothing. The rest of the file stays as it is. If the file has comments or cannot be changed
-    safely, you get the entry to paste.
+    the change and writes nothing. The rest of the file stays as it is. If a JSON file has comments, or if a file cannot
+    be changed safely, the command prints the entry to paste.
 
     Exits 1 if you have to change the file by hand.
 
@@ -98,7 +98,7 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
 
 
 def find_mcp_server_command() -> tuple[str, ...]:
-    """Return the command that starts the server: the path of `thresher`, or Python with the module."""
+    """Return the command that starts the server: the path of `thresher` if found, otherwise Python with the module."""
     program = shutil.which(program_name())
     if program and Path(program).stem == "thresher":
         return (str(Path(program).absolute()), "mcp")
@@ -196,6 +196,6 @@ def _format_preview(row: McpClient, change: ConfigChange, again: str) -> Iterato
     yield f"{row.title} reads its MCP servers from {change.file}{missing}."
     if change.current_entry is not None:
         current = format_server_entry(row, change.file, change.current_entry)
-        yield f"It has an entry `{SERVER_NAME}` with other values:\n\n{current}"
+        yield f"The file has an entry `{SERVER_NAME}` with other values:\n\n{current}"
     yield f"--write adds this entry:\n\n{format_server_entry(row, change.file, change.new_entry or {})}"
     yield f"Nothing is written yet. To write it: {again} --write"

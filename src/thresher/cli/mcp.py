@@ -16,8 +16,8 @@ from thresher.cli.sources import SessionSources
 @option("--port N", "With --http: port to listen on.", default=8765, type=click.IntRange(1, 65535))
 @option(
     "--token TEXT",
-    "With --http: bearer token that clients must send (or THRESHER_MCP_TOKEN). Default: none on this machine, a "
-    "generated one for other hosts.",
+    "With --http: bearer token that clients must send (or set THRESHER_MCP_TOKEN). Default: none if the server "
+    "listens only on this machine, otherwise a generated token.",
     default="",
     envvar="THRESHER_MCP_TOKEN",
 )

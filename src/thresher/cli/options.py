@@ -31,7 +31,7 @@ project_option = option("--project TEXT", "Only sessions whose folder path conta
 output_option = option(
     "--output -o FILE", "Write the result to this file instead of standard output.", type=OUTPUT_FILE
 )
-whole_option = option("--whole", "Include the whole session. Default: only what follows the last compaction.")
+whole_option = option("--whole", "Include the whole session. Default: only the messages since the last compaction.")
 
 
 def source_options(command: Command) -> Command:

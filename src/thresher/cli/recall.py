@@ -25,7 +25,7 @@ DEFAULT_ADDRESSES: "dict[EndpointApi, str]" = {
 @click.argument("session")
 @click.argument("question", nargs=-1, required=True)
 @option("--budget -b TOKENS", "Maximum size of all excerpts: 2000, 4k.", default="2k")
-@option("--model -m NAME", "Let this model answer from the excerpts, with citations: qwen3.")
+@option("--model -m NAME", "Let this model, for example qwen3, answer from the excerpts, with citations.")
 @option("--url URL", "Server of the model: http://localhost:8000/v1. Default: the vendor's own server.")
 @option(
     "--api API",

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 DEFAULT_POLICIES = ("auto", "newest-batched", "oracle-batched")
 DEFAULT_BUDGETS = "18k,27k,36k,48k,64k,90k,128k,180k"
 PRICE_TABLES = ("anthropic", "anthropic-1h", "openai", "gemini")
-"""Names of the price lists. They and the budgets are copies, so that `--help` does not import `thresher.replay`."""
+"""Names of the price lists. These names and `DEFAULT_BUDGETS` are copies, so that `--help` need not import
+`thresher.replay`."""
 
 prices_option = option(
     "--prices LIST",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ARGUMENTS_KEY = "thresher.search.arguments"
 AGENT_NAMES = ", ".join(format_names("transcript"))
 FILTER_OPTIONS = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
-"""Options that narrow a search; a search needs words, or options such as `--require`, besides them."""
+"""Options that only narrow a search. The search also needs words, `--require`, `--regex` or `--file`."""
 
 
 class SearchCommand(click.Command):

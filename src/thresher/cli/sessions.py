@@ -22,8 +22,8 @@ def sessions_command(
 ) -> None:
     """List the sessions on this machine.
 
-    With PATHS (files or folders), list the sessions there instead. The newest session comes first. Exits 1 if it
-    cannot read a file, and lists the others.
+    With PATHS (files or folders), list the sessions there instead. The newest session comes first. If a file
+    cannot be read, the command lists the other sessions and exits 1.
 
     \b
     Examples:

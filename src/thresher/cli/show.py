@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("show")
 @click.argument("reference", metavar="SESSION")
 @option("--full", "Print long outputs and arguments in full.")
-@option("--policy -p NAME", "Show what this preset or policy would do to each part: smart.")
+@option("--policy -p NAME", "Show what this preset or policy, for example smart, would do to each part.")
 @option("--budget -b TOKENS", "Also show what to remove to fit this many tokens: 60000, 60k.")
 @option("--child ID", "Show this sub-agent of the session: the start of its id.")
 @option("--around N", "Show message N and its neighbors: the #N that `search` prints.", type=click.IntRange(0))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from thresher.memory import Memory
 
 SLOW_SYNC_SECONDS = 2.0
-"""A longer sync reports how many messages it read."""
+"""Maximum duration of a silent sync. A longer one reports how many messages it read."""
 MAX_LISTED_IDS = 10
 
 
@@ -31,7 +31,7 @@ class SessionSources(NamedTuple):
         return list(dict.fromkeys(files))
 
     def open_memory(self, *, sync: bool = False) -> "Memory":
-        """Open the memory with these sources, and sync it first if `sync` is true."""
+        """Open the memory with these sources; sync it if `sync` is true."""
         from thresher.memory import Memory
 
         memory = Memory(sources=self.extra, discover=self.discover)
@@ -42,9 +42,9 @@ class SessionSources(NamedTuple):
     def find_session(self, reference: str, *, reveal: bool = False) -> Session:
         """Return the session of a file, or the session whose id starts with `reference`; a complete id wins.
 
-        The lookup parses files with the id in their name first. If there is none and the file of the archived session
-        no longer exists, the session comes from the archive, with secrets redacted unless `reveal` is true. Otherwise
-        the lookup parses all files, which is slow.
+        The lookup first parses files whose name contains `reference`. If none matches, and the file of the archived
+        session no longer exists, the session comes from the archive, with secrets redacted unless `reveal` is true.
+        Otherwise the lookup parses all files, which is slow.
         """
         if Path(reference).is_file():
             hint = f"choose one with `ID --source {reference}`"

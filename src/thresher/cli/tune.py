@@ -32,16 +32,21 @@ if TYPE_CHECKING:
 @option("--budget -b TOKENS", "Maximum size of a request: 120k. Default: the search chooses a budget as well.")
 @option(
     "--served PERCENT",
-    "Minimum share of served turns: of the turns that use earlier text, those whose request contains all of it.",
+    "Minimum share of served turns. A turn is served if its request contains all the earlier text that it uses.",
     type=click.FloatRange(0, 100),
     default=95,
 )
 @option("--trials N", "Maximum number of configurations to try.", type=click.IntRange(min=1), default=60)
 @prices_option
 @jobs_option
-@option("--output -o FILE", "Write better settings to this file.", type=OUTPUT_FILE, default=Path("thresher.toml"))
+@option(
+    "--output -o FILE",
+    "Write the settings to this file if they are better than the defaults.",
+    type=OUTPUT_FILE,
+    default=Path("thresher.toml"),
+)
 @option("--force", "Write the settings even if they are not better; back up an existing file as .bak.")
-@option("--log FILE", "Log of all trials. Default: `tune` in Thresher's data folder.", type=OUTPUT_FILE)
+@option("--log FILE", "Log of all trials. Default: a file in the folder `tune` of Thresher's data.", type=OUTPUT_FILE)
 @source_options
 @json_option
 def tune_command(
@@ -59,10 +64,10 @@ def tune_command(
 ) -> None:
     """Find the best settings of `auto` for your sessions.
 
-    Replays the sessions in PATHS (files or folders), or those on this machine, with other settings of the `auto`
-    preset. The best settings are the cheapest ones that serve enough turns. The search chooses them on some projects
-    and tests them on the others. If they are no better there, it writes nothing. An interrupted run resumes when you
-    run the same command again.
+    Replays the sessions in PATHS (files or folders), or those on this machine, with different settings of the
+    `auto` preset. The best settings are the cheapest ones that serve enough turns. The search chooses them on some
+    projects and tests them on the others. If they are no better there, it writes nothing. An interrupted run resumes
+    when you run the same command again.
 
     Exits 1 if it cannot read a file, or if it finds better settings but the
     output file exists.
@@ -116,7 +121,7 @@ def _check_output(output: Path, *, force: bool) -> None:
 def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: bool, as_json: bool) -> bool:
     """Print the result and write the settings. Return True if an existing file prevents writing.
 
-    The result is printed before an error while writing is raised, because the search may have taken hours.
+    If writing fails, the result is printed before the error is raised, because the search may have taken hours.
     """
     from thresher.render import tune as render
     from thresher.replay.tuning.search import has_same_settings

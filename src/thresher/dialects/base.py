@@ -21,7 +21,7 @@ class Emission(Struct, frozen=True):
 
 
 class TokenFrame(NamedTuple):
-    """Token overhead of messages, calls and results, besides their texts: roles, tags, ids."""
+    """Tokens that an API adds to the text of each message, call and result: roles, tags, ids."""
 
     message: int = 4
     call: int = 12
@@ -35,7 +35,7 @@ class TokenFrame(NamedTuple):
 class Dialect(Struct, frozen=True):
     """One API's message format.
 
-    A codec needs `name`, `title`, `parse`, `emit` and `sniff`. The defaults of the other fields fit an API whose
+    `name`, `title`, `parse`, `emit` and `sniff` are required. The defaults of the other fields fit an API whose
     messages have roles and blocks.
     """
 

@@ -29,7 +29,7 @@ def make_request_history(name: str, messages: list[Message], rest: dict[str, Any
 
 
 def get_request_fields(history: History, name: str, losses: ConversionLosses) -> dict[str, Any]:
-    """Return the preserved request fields of this dialect; record those of another dialect as a loss."""
+    """Return the preserved request fields if they are of this dialect; otherwise, record them as a loss."""
     pocket = history.pocket
     if pocket is None or not pocket.fields:
         return {}
@@ -64,7 +64,7 @@ def is_openai_chat_body(value: Any) -> bool:
 
 
 def has_request_body(history: History) -> bool:
-    """Return True if the history came as a request body."""
+    """Return True if the history was parsed from a request body."""
     return history.pocket is not None and history.pocket.shape == "body"
 
 

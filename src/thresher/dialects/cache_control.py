@@ -97,7 +97,7 @@ def is_markable(block: Any) -> bool:
 
 
 def copy_cache_breakpoint(row: Any, source: Any) -> Any:
-    """Copy the breakpoint at the end of `source` to a row that replaces it."""
+    """Copy the breakpoint at the end of `source` to `row`, which replaces `source`."""
     blocks = list_blocks(source)
     cache_control = blocks[-1].get(CACHE_CONTROL) if blocks and isinstance(blocks[-1], dict) else None
     position = find_last_markable([row], 1)

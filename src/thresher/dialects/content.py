@@ -69,7 +69,7 @@ def decode_call_arguments(call: ToolCall, losses: ConversionLosses) -> dict[str,
     """Decode a call's arguments for a dialect that requires an object."""
     value = parse_json_object(call.arguments) if call.arguments.strip() else {}
     if value is None:
-        losses.add(f"arguments of `{call.name}` are not a JSON object", "written as its field `input`")
+        losses.add(f"arguments of `{call.name}` are not a JSON object", "written as text in a field `input`")
         return {"input": call.arguments}
     return value
 

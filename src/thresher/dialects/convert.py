@@ -18,7 +18,7 @@ def emit_with_losses(history: History, format: str, *, body: bool | None = None)
     """Emit a history in a dialect, with a list of everything that the dialect cannot represent.
 
     `body` selects a request body or a plain list of messages. By default, the output has the form that the
-    history was parsed from, but a list becomes a body if the target's list cannot hold the system text or the tools.
+    history was parsed from, but a body replaces a list that cannot hold the system text or the tools.
     """
     dialect = find_dialect(format)
     try:
@@ -28,5 +28,5 @@ def emit_with_losses(history: History, format: str, *, body: bool | None = None)
 
 
 def emit(history: History, format: str, *, body: bool | None = None) -> Any:
-    """Emit a history as an API accepts it: `emit_with_losses` without the losses."""
+    """Emit a history in a dialect, like `emit_with_losses`, but return only the messages or the request body."""
     return emit_with_losses(history, format, body=body).value

@@ -1,4 +1,4 @@
-"""Preserve fields that parts and messages have no attribute for, and merge them back when these are emitted."""
+"""Preserve fields that have no attribute in parts and messages, and merge them into the emitted values."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -60,18 +60,18 @@ def merge_extra_fields(fresh: dict[str, Any], rest: Mapping[str, Any]) -> dict[s
 
 
 def get_layout_note(part: Part | Message, name: str) -> str:
-    """Return a part's or message's layout note of dialect `name`; empty if there is none."""
+    """Return the layout note (`VendorExtras.shape`) of a part or message; empty if it has none of dialect `name`."""
     return part.pocket.shape if part.pocket and part.pocket.format == name else ""
 
 
 def make_layout_note(name: str, *words: str) -> VendorExtras | None:
-    """Return vendor extras with these words as the layout note, or None if there are no words."""
+    """Return vendor extras with these words as the layout note; None if all words are empty."""
     shape = " ".join(word for word in words if word)
     return VendorExtras(name, shape=shape) if shape else None
 
 
 def is_native(message: Message, name: str) -> bool:
-    """Return True if the message came from this dialect."""
+    """Return True if the message was parsed from this dialect."""
     return message.pocket is not None and message.pocket.format == name
 
 

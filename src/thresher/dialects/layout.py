@@ -66,7 +66,7 @@ class HistoryIndex:
         self.repeated_results: set[Place] = set()
         """Places of results whose call already has an earlier result."""
         self.encoding_suspects: list[tuple[int, int | None]] | None = None
-        """Positions of possible encoding errors; None until the encoding rule finds them for all dialects."""
+        """Positions of possible encoding errors. The encoding rule sets them once for all dialects; None before."""
         self._open_calls = OpenCalls[Place]()
         for index, message in enumerate(history.messages):
             self._add_message(index, message)
@@ -137,7 +137,7 @@ class DialectLayout:
                     self.thinking.append((number, piece))
 
     def is_native(self, index: int) -> bool:
-        """Return True if a message came from this dialect."""
+        """Return True if a message was parsed from this dialect."""
         pocket = self.messages[index].pocket
         return pocket is not None and pocket.format == self.dialect
 
@@ -162,7 +162,8 @@ ArrangeRows = Callable[[DialectLayout], None]
 def arrange_by_role(layout: DialectLayout) -> None:
     """Arrange rows of the roles user and assistant, with adjacent foreign messages of one role in one row.
 
-    Leading system text is separate."""
+    Leading system text is not in a row.
+    """
     can_merge = False
     for index, message in enumerate(layout.messages):
         native = layout.is_native(index)
@@ -198,7 +199,7 @@ def _merge_row_parts(before: list[PlacedPart], after: list[PlacedPart], role: st
 
 
 def arrange_in_order(layout: DialectLayout) -> None:
-    """Arrange one row per message in order; leading system text and instructions are separate."""
+    """Arrange one row per message in order; leading system text and instructions are not in a row."""
     for index, message in enumerate(layout.messages):
         native = layout.is_native(index)
         leading = message.role == "system" and not layout.rows and not native

@@ -16,7 +16,7 @@ class CallIdAssigner:
         self._counts: dict[str, int] = {}
         self._open: dict[int, str] = {}
         self._open_queues: dict[tuple[str, str, bool], deque[int]] = {}
-        """Open calls in order: by id, by name, and of any name. Answered calls are removed at the front."""
+        """Queues of open calls, oldest first: by id, by name, and for any name. They may contain answered calls."""
         self._call_count = 0
 
     def assign_call_id(self, name: str, given_id: str = "") -> str:
@@ -42,8 +42,8 @@ class CallIdAssigner:
         """Return the id of the call that a result answers.
 
         A call with the result's own id comes first, then the oldest open call with the result's name. If the result has
-        an id, that call must have none of its own (Gemini CLI gives ids only to responses). If no call matches, the
-        method returns the result's id or a new one.
+        an id, that call must have none (Gemini CLI gives ids only to responses). An empty name matches any call. If no
+        call matches, the method returns the result's id or a new one.
         """
         call_number = self._find_oldest_open(("id", given_id, True)) if given_id else None
         if call_number is None:

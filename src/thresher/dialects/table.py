@@ -55,7 +55,7 @@ def load_dialects() -> list[Dialect]:
 
 @cache
 def get_native_dialect(name: str) -> Dialect | None:
-    """Return the dialect with the name in vendor extras; None if it is the name of a transcript format."""
+    """Return the dialect that vendor extras name; None if they name a transcript format."""
     return find_dialect(name) if name in DIALECTS or name in _plugin_dialects() else None
 
 

@@ -1,7 +1,7 @@
 """Render search results for an agent: compact, with ids for follow-up calls, marked as data.
 
 All transcript text is enclosed in recall tags, with a notice that it is not an instruction. Each answer has a token
-limit. To keep it, entries that do not fit are omitted first, then the last one is truncated. The answer states what is
+limit. Entries that do not fit are omitted. If a single entry does not fit, it is truncated. The answer states what is
 missing and how to get it.
 """
 
@@ -69,7 +69,7 @@ def take_fitting_entries(entries: Iterable[str], tokens: int) -> tuple[list[str]
 
 
 def fit_entries_around(entries: Sequence[str], tokens: int, center: int) -> tuple[int, int]:
-    """Return the range of entries that fit, starting at `center` and adding neighbors on both sides."""
+    """Add neighbors to the entry `center` while they fit; return the start and the end of the range."""
     first, last = center, center + 1
     room = tokens - estimate_text_tokens(entries[center]) if entries else 0
     while True:

@@ -1,9 +1,9 @@
 """Render line charts as a self-contained SVG that is readable on light and dark pages.
 
 Every curve has its name at its end instead of in a legend. Overlapping names move apart as little as possible, and a
-thin leader line connects a moved name to its curve. If leader lines would cross too much, they are omitted and the
+thin leader line connects a moved name to its curve. If a leader line would be too long, the panel has none, and the
 names form a column in the order of the curves. Color, marker shape and dashes distinguish curves, since not everyone
-sees all colors, and a name has the same style in every panel. Values that an axis cannot show (NaN, infinite,
+sees all colors. A name has the same style in every panel. Values that an axis cannot show (NaN, infinite,
 non-positive on a logarithmic axis) are omitted. All text is cleaned, shortened and escaped. The same input produces the
 same bytes.
 """
@@ -35,11 +35,11 @@ TEXT_COLOR, MUTED_COLOR, GRID_COLOR, BACKGROUND_COLOR = "#1f2328", "#59636e", "#
 
 FONT = 12
 LABEL_SPACING = 16
-"""Distance between two labels."""
+"""Minimum vertical distance between two labels."""
 MAX_LABEL_SHIFT = 2 * LABEL_SPACING
-"""Leader lines are omitted if a label moves further than this."""
+"""Maximum distance that a label may move. If one label moves further, leader lines are omitted."""
 MAX_LEADER_SHARE = 0.3
-"""Leader lines are omitted if a curve ends further from the right edge than this share of the plot's width."""
+"""Maximum horizontal length of leader lines, as a share of the plot's width. If one is longer, all are omitted."""
 HEIGHT_SAMPLES = 40
 """Number of positions at which the mean height of a curve is sampled."""
 MAX_NAME_CHARS = 26
@@ -51,7 +51,7 @@ CHARACTER_WIDTH = 6.6
 TITLE_HEIGHT, Y_AXIS_WIDTH, X_AXIS_HEIGHT, MARGIN = 34, 58, 52, 18
 MAX_DRAWN_VALUE = 1e12
 MAX_MARKED_POINTS = 12
-"""A curve with more points is drawn without markers, because it is calculated, not measured."""
+"""Maximum number of points of a curve with markers. A curve with more points is calculated, not measured."""
 
 
 def format_compact_number(value: float) -> str:
@@ -274,17 +274,18 @@ def _draw_labels(
 
 
 def _mean_height(curve: Sequence[ChartPoint], x: ChartAxis, y: ChartAxis) -> float:
-    """Return the mean, over the plot's width, of a curve's running maximum; the curve starts at the bottom."""
+    """Return the mean of a curve's running maximum over the plot's width. Left of the curve, the bottom counts."""
     looks = (x.start + (x.stop - x.start) * n / HEIGHT_SAMPLES for n in range(1, HEIGHT_SAMPLES + 1))
     return sum(min((b for a, b in curve if a <= look), default=y.start) for look in looks) / HEIGHT_SAMPLES
 
 
 def spread_positions(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return positions within the limits, at least `gap` apart, in the order of the wished ones and close to them."""
+    """Return positions within the limits, at least `gap` apart, in the order of `wished` and close to these values."""
     pools: list[tuple[float, int]] = []
     for n, place in enumerate(wished):
         sum_, count = place - n * gap, 1
-        # A position that would precede the last pool joins it. A pool is centered on its wished positions.
+        # A pool is a run of positions that are exactly `gap` apart, centered on the wished ones. A position that would
+        # precede the last pool joins it.
         while pools and pools[-1][0] / pools[-1][1] > sum_ / count:
             before = pools.pop()
             sum_, count = sum_ + before[0], count + before[1]

@@ -52,7 +52,7 @@ def make_chart_axis(
 
 
 def _limits(values: Sequence[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """Return the given limits, or the limits of the values where none is given. They ascend and are never equal."""
+    """Return a lower and a higher limit. A limit that is not given, or not valid, is derived from the values."""
     least = low if low is not None else min(*values, values[0] if high is None else high)
     most = high if high is not None and high > least else max(*values, least)
     if most - least > 1e-9 * max(abs(least), abs(most), 1):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False) -> Iterator["RichText"]:
-    """Render the message with index `at` and up to `context` messages on each side."""
+    """Yield the lines of the message with index `at` and of up to `context` messages on each side."""
     yield from _heading(session)
     numbered = list(_iter_messages(session))
     for number in _excerpt_range(len(numbered), at, context):
@@ -24,7 +24,7 @@ def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False
 
 
 def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
-    """Return the excerpt as a JSON value: that of the session, with `messages` instead of segments and branches."""
+    """Return the session as a JSON value, with the excerpt in `messages` instead of segments and branches."""
     value = session_value(session)
     messages = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
     numbers = _excerpt_range(len(messages), at, context)

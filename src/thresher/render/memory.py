@@ -50,7 +50,7 @@ EXCLUSION_LABELS = {
     "syntax": "in calls written as text",
     "system": "in system prompts",
 }
-"""Descriptions of exclusion reasons; other reasons appear unchanged."""
+"""Labels of the reasons why a search excludes text. A reason without a label is printed as it is."""
 
 
 _SYNC_KEYS = {
@@ -69,7 +69,7 @@ class StyledLine(NamedTuple):
     spans: tuple[tuple[str, str], ...]
     """Texts with their styles."""
     hanging_indent: int = 0
-    """Indent of all rows but the first, if a terminal wraps the line."""
+    """Indent of the continuation lines, if a terminal wraps the line."""
     no_wrap: bool = False
     """True if a terminal must not wrap the line, so that a command can be copied."""
 
@@ -171,7 +171,7 @@ def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
 
 
 def search_result_value(results: SearchResults) -> dict[str, Any]:
-    """Return search results as a JSON value with stable names."""
+    """Return search results as a JSON value. The keys are stable."""
     return {
         "query": results.query,
         "sessions": [_session_value(session) for session in results.sessions],
@@ -231,7 +231,7 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
 
 
 def _label(hit: SearchHit) -> str:
-    """Return the label of a hit: the author of harness or recalled text, otherwise a short name of its kind."""
+    """Return the label of a hit: `harness` or `recall` for text by that author, otherwise a short name of the kind."""
     return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
 
 

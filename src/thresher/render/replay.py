@@ -42,7 +42,7 @@ CELL = 10
 MIN_NAME_WIDTH = 24
 """Minimum width of the name column; longer names wrap."""
 MIN_INTERVAL_SESSIONS = 5
-"""Minimum number of sessions for intervals, which mean little with fewer sessions."""
+"""Minimum number of sessions for confidence intervals, which mean little with fewer sessions."""
 NumberFormatter = Callable[[float], str]
 """A function that formats a number for display."""
 
@@ -113,7 +113,7 @@ def replay_report_tables(report: ReplayReport, width: int) -> Iterator["Renderab
 
 
 def _requirements_table(group: SessionGroup) -> "Table":
-    """Return the table of what each policy needs to serve 95 %, with intervals below their figures."""
+    """Return a table of each policy's tokens, cost and lost share at the budget that serves 95 % of the turns."""
     has_gap, enough = _has_gap(group), group.sessions >= MIN_INTERVAL_SESSIONS
     columns = [f"{name} at {TARGET}" for name in ("tokens", "cost", "lost")]
     table = _table(("policy", *columns, *(("gap closed",) if has_gap else ())))
@@ -196,12 +196,16 @@ def _missing_gap_note(group: SessionGroup) -> str:
     if not {WINDOW_BASELINE, ORACLE_BASELINE} <= {result.curve.name for result in group.results}:
         return f"Gap closed needs --policy {WINDOW_BASELINE} and --policy {ORACLE_BASELINE}."
     return (
-        f"Gap closed needs budgets at which {WINDOW_BASELINE} serves {TARGET}, with more tokens than {ORACLE_BASELINE}."
+        f"Gap closed needs budgets at which {WINDOW_BASELINE} and {ORACLE_BASELINE} serve {TARGET}, and "
+        f"{WINDOW_BASELINE} needs more tokens there."
     )
 
 
 def _budget_tables(results: Sequence[StrategyResult], width: int) -> Iterator["RenderableType"]:
-    """Yield tables with a row per policy and a column per budget, split to fit the width, then other policies."""
+    """Yield tables with a row per policy and a column per budget, then a line for each policy without a budget.
+
+    If a table would be wider than `width`, its columns are split over several tables.
+    """
     from rich.text import Text
 
     curves = [result.curve for result in results]

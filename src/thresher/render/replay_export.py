@@ -25,7 +25,7 @@ from thresher.replay.sweep_results import ReplayFailure
 
 BOUND_POINTS = 60
 LEFT_MARGIN_FACTOR = 1.6
-"""The x axis starts at the smallest tokens per turn divided by this, so that the upper bound is visible."""
+"""Ratio of the smallest visible tokens per turn to the start of the x axis. The margin shows the upper bound."""
 BOUND_START_SHARE = 1 / 1000
 """Start of the drawn upper bound, relative to the maximum tokens per turn."""
 
@@ -97,7 +97,7 @@ def _strategy_value(line: StrategyResult) -> dict[str, Any]:
 
 
 def replay_report_chart(report: ReplayReport) -> str:
-    """Return an SVG with two panels: turns served by tokens per turn, and by cost."""
+    """Return an SVG with two panels: the share of turns served against the tokens per turn, and against the cost."""
     curves = [line.curve for line in report.overall.results if line.curve.scores]
     highlighted = _find_highlighted_name([curve.name for curve in curves])
     # Crop policies that serve far less than the highlighted one: a longer axis would compress all other curves.
@@ -152,7 +152,7 @@ def _series(curve: BudgetCurve, across: str, ours: str) -> ChartSeries:
 
 
 def _bound_curve(report: ReplayReport) -> list[tuple[float, float]]:
-    """Return points of the upper bound at geometric steps, starting far below all policies; the axes crop them."""
+    """Return points of the upper bound at geometric steps. They start far below all policies; the axes crop them."""
     most = _max_tokens_per_turn(report)
     steps = (BOUND_START_SHARE ** (1 - n / BOUND_POINTS) for n in range(BOUND_POINTS + 1))
     return _bound_at(report, [most * step for step in steps] if most else [])

@@ -29,7 +29,10 @@ class SessionRow(Struct, frozen=True):
     title: str
     started: str
     messages: int
-    """Number of messages, with rewound ones and without those of sub-agents. A repeated message counts once."""
+    """Number of messages, including rewound messages and excluding messages of sub-agents.
+
+    A message that a compaction repeats counts once.
+    """
     calls: int
     results: int
     unpaired: int
@@ -78,7 +81,7 @@ def _count_subagent_calls(history: History) -> int:
 def session_table(sessions: Sequence[SessionRow], width: int) -> "Table":
     """Build a table of the non-empty columns, as many as fit the width.
 
-    Sessions without messages are only counted in the caption, unless all are empty.
+    Sessions without messages are only counted in the caption, unless no session has messages.
     """
     from rich.table import Table
     from rich.text import Text

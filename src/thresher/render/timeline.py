@@ -28,7 +28,7 @@ _MARKDOWN_CHARACTERS = re.compile(r"([\\<\[\]*`]|(?<![^\W_])_|_(?![^\W_]))")
 
 
 def files_lines(files: Sequence[FileActivity], project: str) -> Iterator[StyledLine]:
-    """Yield a table of files with their turns, numbers of reads and changes, and the certainty of the final text."""
+    """Yield a table of files: turns, numbers of reads and changes, and whether the final text is known."""
     if not files:
         yield _styled_line("This session read or changed no file.", "bold")
         return
@@ -153,7 +153,7 @@ def changelog_lines(log: Changelog, title: str = "Changes") -> Iterator[StyledLi
 
 
 def _project_suffix(file: FileChangelog, log: Changelog) -> str:
-    """Return the folder of the file's project if the changelog covers several projects."""
+    """Return ` in FOLDER` with the file's project if the changelog covers several projects, otherwise an empty text."""
     folders = {other.project for other in log.files if other.project}
     return f" in {_format_code(format_display_path(file.project))}" if file.project and len(folders) > 1 else ""
 

@@ -1,7 +1,7 @@
 """Render the result of a tuning search as terminal tables, a `thresher.toml`, and JSON values.
 
-The first table lists the changed settings, the second one their effect on both halves. The TOML lines are plain text,
-not a renderable, so that no terminal wraps them.
+The first table lists the changed settings, the second one their effect on the tuning half and the report half. The
+TOML lines are plain text, not a renderable, so that no terminal wraps them.
 """
 
 from collections.abc import Iterator
@@ -154,7 +154,7 @@ def file_written_notice(tuned: TuningResult, place: Path, kept: Path | None) -> 
 
 
 def tune_toml(tuned: TuningResult, prices: str) -> str:
-    """Return the chosen settings as a `thresher.toml` with their origin; empty if the defaults are best."""
+    """Return the text of a `thresher.toml` with the chosen settings and their origin; empty for the defaults."""
     if not tuned.is_changed:
         return ""
     before, after = tuned.before, tuned.after

@@ -1,10 +1,15 @@
 """Find the conversation that a tool call comes from.
 
-The first of these that names a conversation decides: the `session` argument, the command line that started the server
-(a hook knows the id), the ids that the client sends with a call (Claude Code sends the id of the call, Codex the id of
-the thread), and a variable that the agent sets when it starts the server. The variable comes last, because the user can
-start a new conversation while the server runs (`/clear`). Agents write to disk with a delay, so a named conversation
-may not be there yet. Callers of this module wait for it instead of guessing.
+The first of these sources that names a conversation decides:
+
+1. The `session` argument of the call.
+2. The option `--session` of the server.
+3. The ids that the client sends with the call: Claude Code sends the id of the call, Codex the id of the thread.
+4. A variable that the agent sets when it starts the server. It comes last, because the user can start a new
+   conversation while the server runs (`/clear`).
+
+Agents write to disk with a delay, so a named conversation may not be on disk yet. Callers of this module wait for it
+instead of guessing.
 
 If nothing names a conversation, the newest one in the server's folder is chosen. If several are active there, the error
 lists them, and the model has to pass one as `session`. This choice ignores sub-agents' sessions: a sub-agent needs the

@@ -41,12 +41,12 @@ def _parse_members(text: str, brace: int) -> tuple[list[_Member], int]:
 
 
 def _find_member(text: str, brace: int, key: str) -> _Member | None:
-    """Return the last member of that name: JSON parsers use the last one."""
+    """Return the last member with the name `key`: JSON parsers use the last one."""
     return next((member for member in reversed(_parse_members(text, brace)[0]) if member.key == key), None)
 
 
 def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
-    """Add or replace the entry in JSON text."""
+    """Add or replace the server entry in the JSON object `key`."""
     if not text.strip():
         return json.dumps({key: {SERVER_NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
     brace = text.index("{")
@@ -60,7 +60,7 @@ def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
 
 
 def _add_json_member(text: str, brace: int, name: str, value: Mapping[str, Any]) -> str:
-    """Add a member after the last one, indented like it."""
+    """Add a member after the last one, with the same indentation."""
     members, close = _parse_members(text, brace)
     last = members[-1] if members else None
     lines = last is not None and "\n" in text[brace : last.start]
@@ -92,7 +92,7 @@ def _newline(text: str) -> str:
 
 
 def remove_json_entry(text: str, key: str) -> str:
-    """Remove the entry from JSON text."""
+    """Remove the server entry from the JSON object `key`; remove that object if it is then empty."""
     brace = text.index("{")
     servers = _find_member(text, brace, key)
     if servers is None:
@@ -112,7 +112,7 @@ def _remove_json_member(text: str, brace: int, key: str) -> str:
 
 
 def set_toml_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
-    """Add or replace the entry in TOML text."""
+    """Add or replace the server entry in the TOML table `key`."""
     current = tomllib.loads(text).get(key, {}).get(SERVER_NAME)
     rows = [f"{name} = {_toml_value(value)}" for name, value in entry.items() if (current or {}).get(name) != value]
     lines, newline = text.split("\n"), _newline(text)
@@ -134,7 +134,7 @@ def _toml_value(value: Any) -> str:
 
 
 def _find_toml_table(lines: list[str], key: str) -> tuple[int, int] | None:
-    """Return the range of lines of the entry with its subtables; comments after them belong to the next table."""
+    """Return the line range of the entry and its subtables. Comments at its end belong to the next table."""
     name = rf"\s*\[\s*{key}\s*\.\s*(?:{SERVER_NAME}|\"{SERVER_NAME}\"|'{SERVER_NAME}')\s*"
     start = next((at for at, line in enumerate(lines) if re.match(rf"{name}\]", line)), None)
     if start is None:
@@ -147,8 +147,8 @@ def _find_toml_table(lines: list[str], key: str) -> tuple[int, int] | None:
 
 
 def remove_toml_entry(text: str, key: str) -> str:
-    """Remove the entry from TOML text."""
+    """Remove the server entry from the TOML table `key`."""
     lines = text.split("\n")
     start, end = _find_toml_table(lines, key) or (0, 0)
-    start -= bool(start and not lines[start - 1].strip())  # remove the empty line before it, too
+    start -= bool(start and not lines[start - 1].strip())  # also remove the empty line before the entry
     return "\n".join(lines[:start] + lines[end:])

@@ -2,7 +2,7 @@
 
 A model chooses a tool by its description, so each description says when to call the tool. All tools are read-only. Over
 HTTP, the server listens on loopback by default. It accepts only requests to its own host name, so a web page cannot
-reach it under another name. On any other address than loopback, it requires a token.
+reach it under another name. On an address other than loopback, it requires a token.
 """
 
 import hmac
@@ -94,7 +94,9 @@ def _context_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         upto: Annotated[int | None, Field(description="Stop before human message number N, counted from 1.")] = None,
         preset: Annotated[str, Field(description="none, minimal, moderate, smart or aggressive.")] = "smart",
         max_tokens: MaxTokens = 8_000,
-        form: Annotated[str, Field(description="text, or messages for anthropic, openai-chat or gemini.")] = "text",
+        form: Annotated[
+            str, Field(description="text, or messages for anthropic, openai-chat, openai-responses or gemini.")
+        ] = "text",
         project: Annotated[str, Field(description="Folder of the conversation, if it is not the server's.")] = "",
         *,
         ctx: Context,
@@ -223,7 +225,7 @@ def generate_mcp_token() -> str:
 
 
 def build_mcp_http_app(tools: McpTools, *, host: str, port: int, token: str) -> "ASGIApp":
-    """Build a web application that accepts only requests to its own host name, and with the token if one is set."""
+    """Build a web application that accepts only requests to its own host name; if `token` is set, they must send it."""
     if host not in LOOPBACK and not token:
         raise OptionError(f"`{host}` is reachable from other machines: set a token (`--token` or `THRESHER_MCP_TOKEN`)")
     names = [*LOOPBACK[:2], "[::1]"] if host in LOOPBACK else [host]

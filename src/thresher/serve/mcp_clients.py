@@ -48,7 +48,7 @@ class McpClient(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     folders: Mapping[str, tuple[str, str]]
-    """For each platform ("" for any other): the variable that names the folder of `user_files`, and its default."""
+    """For each platform ("" for any other): the variable with the folder of `user_files`, and the default folder."""
     user_files: tuple[str, ...]
     project_files: tuple[str, ...]
     servers_key: str = "mcpServers"
@@ -60,7 +60,7 @@ class McpClient(msgspec.Struct, frozen=True, kw_only=True):
     """Command that lists the servers of the client."""
     next_step: str = "start a new session"
     project_next_step: str
-    """Next step after a change of a project file. Most clients ask for approval, because anyone may have written it."""
+    """Next step after a change of a project file. Most clients ask for approval of such a file."""
 
 
 MCP_CLIENTS: Mapping[str, McpClient] = {

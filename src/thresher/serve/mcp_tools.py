@@ -310,7 +310,7 @@ def _fence(text: str, room: int, session_ids: list[str], advice: str = "use a hi
 
 
 def _find_root_session(memory: Memory, facts: ArchivedSession) -> ArchivedSession:
-    """Follow the parents of a sub-agent up to a session that is none, and stop at cycles in wrong records."""
+    """Follow the parents of a sub-agent to the first session that is no sub-agent; stop at a cycle in wrong records."""
     seen = {facts.id}
     while facts.subagent and facts.parent and facts.parent not in seen:
         seen.add(facts.parent)
@@ -319,7 +319,7 @@ def _find_root_session(memory: Memory, facts: ArchivedSession) -> ArchivedSessio
 
 
 def _warm_up(session: Session, store: ContentStore) -> None:
-    """Plan a session once, so that later calls find token counts and other facts in the caches of its messages."""
+    """Plan a session once, so that later calls find token counts and other facts in the message caches."""
     for segment in session.segments:
         with suppress(BudgetError):
             plan(segment, policy="smart", budget=WARM_UP_BUDGET, store=store)

@@ -1,8 +1,8 @@
 """The context of a conversation at one moment: when it started a sub-agent, before a human message, or now.
 
-A sub-agent knows only its prompt. When the parent's model started the sub-agent, its context held the messages since
-the last compaction, the summary of the earlier ones, and the text before the call in the same message. The calls of
-that message had no results yet, so they are removed. The call that requests this context may be one of them.
+A sub-agent knows only its prompt. When the parent's model started the sub-agent, the model's context held the messages
+since the last compaction, the summary of the earlier ones, and the text before the call in the same message. The calls
+of that message had no results yet, so they are removed. The call that requests this context may be one of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ def _is_spawning_call(call: ToolCall, call_id: str, prompt: str) -> bool:
 
 
 def _truncate_at_call(history: History, index: int, call_id: str = "") -> History:
-    """Return the messages before `index`, and the text of message `index` before a call, by default its first."""
+    """Return the messages before `index`, and the text of message `index` before a call (the first one by default)."""
     message = history[index]
     parts = tuple(_parts_before_call(message, call_id))
     last = [structs.replace(message, parts=parts, records=(), pocket=None)] if parts else []

@@ -56,8 +56,8 @@ def place_cache_breakpoints(
 
     "auto" adds breakpoints only to a request body that has none of the user's. It leaves a bare list unchanged, because
     the tools and the system prompt of the request are unknown. "place" removes the user's breakpoints from the
-    messages, including the body's automatic one, and keeps those of system and tools. A bare list gets one breakpoint
-    less than the maximum, which leaves one for the system prompt.
+    messages, and the `cache_control` field of the body. It keeps the breakpoints on system and tools. A bare list gets
+    one breakpoint less than the maximum, which leaves one for the system prompt. "leave" changes nothing.
     """
     rows = value.get("messages") if isinstance(value, dict) else value
     if asked == "leave" or not isinstance(rows, list):
@@ -143,7 +143,7 @@ def _add_breakpoints_to_body(
 
 
 def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any]:
-    """Add a breakpoint at the end of the system prompt, or of the tools if it is empty, unless the user set one."""
+    """Add a breakpoint at the end of the system prompt, or of the tools if that is empty, unless it has one."""
     system = [{"content": body.get("system")}]
     last_block = find_last_markable(system, 1)
     if last_block is not None:

@@ -323,7 +323,7 @@ def _api_role(role: Role) -> str:
 
 
 def sniff_anthropic(value: Any) -> int:
-    """Score whether a value is in this dialect: certain by its block types, weak for plain strings."""
+    """Score how likely a value is in this dialect: some block types prove it; plain strings are weak evidence."""
     rows = value.get("messages") if isinstance(value, dict) else value
     if (
         is_openai_chat_body(value)

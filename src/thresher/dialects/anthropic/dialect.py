@@ -31,7 +31,7 @@ DIALECT = Dialect(
     read_usage=_read_usage,
     place_cache_breakpoints=place_cache_breakpoints,
     request_thinking_drop=request_thinking_drop,
-    # Measured on recorded usage, for call and result together; `tools` as documented at
+    # Measured on recorded usage, where only the sum of call and result is known. `tools` is documented at
     # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview
     token_frame=TokenFrame(4, 48, 40, tools=346, factor=1.11),
 )

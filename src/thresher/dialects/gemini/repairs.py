@@ -20,7 +20,7 @@ from thresher.model.jsontext import dump_json
 from thresher.model.parts import Part
 
 SKIP_SIGNATURE_VALIDATION = "skip_thought_signature_validator"
-"""Signature that Google documents for calls of another model, which have none."""
+"""Signature that Google documents for calls by another model, because they have no signature of their own."""
 
 
 def merge_model_messages(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:

@@ -38,7 +38,7 @@ def check_thought_signature(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _current_turn(layout: DialectLayout) -> int:
-    """Return the row of the last human message."""
+    """Return the index of the last user row without a tool result; 0 if there is none."""
     for number in range(len(layout.rows) - 1, -1, -1):
         row = layout.rows[number]
         if row.role == "user" and not any(isinstance(piece.part, ToolResult) for piece in row.parts):

@@ -1,4 +1,4 @@
-"""Detect Chat Completions, and build its rows."""
+"""Detect Chat Completions, list its call ids, and choose the form of its rows."""
 
 from collections.abc import Iterator
 from typing import Any

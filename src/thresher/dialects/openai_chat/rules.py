@@ -32,7 +32,7 @@ def _has_written_id(row: LayoutRow, call: ToolCall) -> bool:
 
 
 def _check_result_kind(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find tool messages that answer a legacy `function_call`, which the API does not match."""
+    """Find tool messages that answer a legacy `function_call`: the API does not match them with it."""
     for number, piece in layout.results:
         call = layout.history_index.call_by_result.get(piece.place)
         if call in layout.row_by_place and call in layout.legacy_calls and layout.rows[number].role == "tool":
@@ -58,7 +58,7 @@ def _has_null_content(row: LayoutRow, message: Message) -> bool:
 
 
 def _is_content(part: Part) -> bool:
-    """Return True if a part is content: no thinking, and no empty result."""
+    """Return True if a part is neither thinking nor an empty result without an error flag."""
     return bool(part.content) or part.is_error if isinstance(part, ToolResult) else not isinstance(part, Thinking)
 
 

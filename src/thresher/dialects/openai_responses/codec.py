@@ -230,7 +230,7 @@ def emit_openai_responses(history: History, body: bool | None) -> Emission:
 
 
 def _emit_tool(spec: ToolSpec) -> dict[str, Any]:
-    """Emit a tool definition with `strict` off, because it is on by default and few schemas of other APIs meet it."""
+    """Emit a tool definition with `strict` off, which is on by default: few schemas of other APIs meet its rules."""
     tool = {"type": "function", "name": spec.name, "description": spec.description}
     return {**tool, "parameters": spec.schema, "strict": False}
 
@@ -366,7 +366,7 @@ def _emit_media_piece(image: Image) -> dict[str, Any]:
 
 
 def sniff_openai_responses(value: Any) -> int:
-    """Score how likely a value is in this dialect: a body with `input`, its item types, or its piece types prove it."""
+    """Score how likely a value is in this dialect: a body with `input`, an item type or a piece type proves it."""
     if isinstance(value, dict):
         return 3 if isinstance(value.get("input"), str | list) and "messages" not in value else 0
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):

@@ -1,4 +1,4 @@
-"""Parse the items of a Responses input."""
+"""Decide which text and parts the items of a Responses input can represent."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def join_reasoning_text(item: dict[str, Any]) -> str:
 
 
 def is_convertible_to_items(part: Text | Summary | Image | Unknown, role: Role, losses: ConversionLosses) -> bool:
-    """Return True if this API can represent a part of a foreign message; record any other content as a loss."""
+    """Return True if this API can represent a part of a foreign message; otherwise, record content that is lost."""
     if isinstance(part, Unknown):
         losses.add_foreign_part(part)
         return False

@@ -16,7 +16,7 @@ from thresher.model.parts import Part, Thinking, ToolCall, ToolResult
 
 
 def _check_result_kind(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find results whose kind differs from the kind of their call, because the API does not match them."""
+    """Find results whose kind differs from the kind of their call: the API does not match these."""
     for _, piece in layout.results:
         call = layout.history_index.call_by_result.get(piece.place)
         if call is None or call not in layout.row_by_place:
@@ -28,7 +28,7 @@ def _check_result_kind(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def check_lone_reasoning(layout: DialectLayout) -> Iterator[RuleFinding]:
-    """Find reasoning without its following item."""
+    """Find reasoning that no item of the model follows."""
     waiting: list[PlacedPart] = []
     for row in layout.rows:
         for piece in row.parts or (None,):

@@ -75,7 +75,7 @@ def move_parts_to_front(workspace: RepairWorkspace, violations: Sequence[Violati
 
 
 def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Insert a user message before a first message of the model."""
+    """Insert a user message before the first message, which is the model's."""
     first = min(violation.message for violation in violations)
     workspace.record_repair("first-role", first, None, "a user message added before it: the user must be first")
     opening = Message("user", (Text(EARLIER_CONVERSATION_NOTE),), author="harness")
@@ -84,7 +84,7 @@ def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Viol
 
 
 def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
-    """Remove an unknown role from a message, so that it is emitted with the role that was inferred from it."""
+    """Remove an unknown role from a message, so that the codec emits the message with its inferred role."""
     messages: dict[int, Message | None] = {}
     for violation in violations:
         message = workspace.drafts[violation.message].message

@@ -18,7 +18,7 @@ from thresher.model import Message, Place, VendorExtras
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
-"""Text of an added result. Dialects without an error flag add the prefix `Error:`, so it is counted here already."""
+"""Text of an added result. Dialects without an error flag add the prefix `Error:` to a text that lacks it."""
 ORPHAN_RESULT_LABEL = "[result of an unknown call]"
 REPEATED_RESULT_LABEL = "[another result of a call answered before]"
 MAX_CALL_ID_LENGTH = 40

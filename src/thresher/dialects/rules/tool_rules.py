@@ -65,7 +65,10 @@ def check_results_first(layout: DialectLayout) -> Iterator[RuleFinding]:
 
 
 def _answerable_rows(layout: DialectLayout) -> list[int]:
-    """Return for each row the index of the row that it may answer: the last row before it without role `tool`."""
+    """Return for each row the index of the row that its results may answer; -1 if there is none.
+
+    This is the last earlier row whose role is neither `tool` nor `function`.
+    """
     slots: list[int] = []
     last_message = -1
     for number, row in enumerate(layout.rows):
