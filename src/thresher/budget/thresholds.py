@@ -36,7 +36,7 @@ class Thresholds:
     min_expected_calls: int = 20
     """Lowest estimate of the number of further calls; after more past calls, the estimate is their number."""
     keep_calls: int | None = None
-    """Number of calls for which `auto` keeps results, even if removing them would save cost: see the policy `decay`.
+    """Number of calls for which `auto` keeps a result, even if removing it would be cheaper: see the policy `decay`.
     None: 22, and up to 45 with a large budget."""
 
     def __post_init__(self) -> None:

@@ -21,8 +21,8 @@ DIALECTS = format_names("wire")
 @click.option(
     "--body/--list",
     default=None,
-    help="Write a request body, or a list of messages. Default: the form of the input, but a body if a "
-    "list for this API cannot hold the system prompt or the tools.",
+    help="Write a request body, or a list of messages. Default: the form of the input. If a list for "
+    "this API has no place for the system prompt or the tools: a body.",
 )
 @whole_option
 @output_option

@@ -66,7 +66,7 @@ def tune_command(
 
     Replays the sessions in PATHS (files or folders), or those on this machine, with different settings of the
     `auto` preset. The best settings are the cheapest ones that serve enough turns. The search chooses them on some
-    projects and tests them on the others. If they are no better there, it writes nothing. An interrupted run resumes
+    projects and tests them on the others. If they are not better there, it writes nothing. An interrupted run resumes
     when you run the same command again.
 
     Exits 1 if it cannot read a file, or if it finds better settings but the

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 SESSION_ID_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "CLAUDE_SESSION_ID", "CODEX_THREAD_ID", "CODEX_SESSION_ID")
 """Variables that contain a session id."""
 AGENT_VARIABLES = ("CLAUDECODE", "CODEX_SANDBOX", "CODEX_CI", "OPENCODE", "GEMINI_CLI")
-"""Variables that agents set in the processes that they start; the values are no session ids."""
+"""Variables that agents set in the processes that they start; their values are not session ids."""
 
 
 def find_current_session(environment: Mapping[str, str]) -> str:

@@ -108,7 +108,7 @@ def _first_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _get_text(value: Any) -> str:
-    """Return a text, or the first of several: agents list files as `["a"]` or `[{"path": "a"}]`."""
+    """Return a string, or the first one of a list, because some agents name a file as `["a"]` or `[{"path": "a"}]`."""
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, dict):

@@ -241,7 +241,10 @@ def _format_list(lines: Sequence[str], limit: int) -> str:
 
 
 def _find_boundaries(history: History, old: Sequence[_OldCall]) -> list[int]:
-    """Return the indexes of prompts, which no batch may span; a message with the result of an XML call is no prompt."""
+    """Return the indexes of the prompts that separate batches.
+
+    A message with the result of an XML call does not count as a prompt.
+    """
     answers = {one.results[0].message for one in old if one.notation != "call"}
     return [index for index in find_prompts(history) if index not in answers]
 

@@ -87,7 +87,7 @@ class SummarizeExchanges:
         counts = {"keep": self.keep, "budget": self.budget, "max_exchanges_per_summary": self.max_exchanges_per_summary}
         check_count("exchanges", **{name: value for name, value in counts.items() if value is not None})
         if self.budget == 0:
-            raise OptionError("policy `exchanges`: `budget` must be 1 or more, got 0; omit it if there is none")
+            raise OptionError("policy `exchanges`: `budget` must be 1 or more, got 0; omit it for no limit")
         if self.pressure is not None and (isinstance(self.pressure, bool) or not 0 <= self.pressure <= 1):
             raise OptionError(f"policy `exchanges`: `pressure` must be a number from 0 to 1, got {self.pressure!r}")
 

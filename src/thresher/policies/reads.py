@@ -25,7 +25,7 @@ class DeduplicateReads:
     """Keep the first and the latest read of a file's lines, plus samples between them if there are many."""
 
     max_file_reads: int = 5
-    """Number of reads of the same lines up to which only the first and the last stay."""
+    """Maximum number of reads of the same lines of which only the first and the last stay. More are sampled."""
     samples: int = 3
     """Number of evenly spaced other reads that also stay if there are more than `max_file_reads` reads."""
 

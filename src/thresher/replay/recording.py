@@ -83,7 +83,7 @@ def build_recording(segment: History, name: str = "") -> Recording:
 def _find_request_stops(
     whole: History, calls: Sequence[RecordedCall], dialect: str, rows: Sequence[Any]
 ) -> Iterator[tuple[RecordedCall, int]]:
-    """Yield each call and the number of rows in its request. Skip a call whose request is no prefix of the last one."""
+    """Yield each call and the number of rows in its request. Skip a request that is not a prefix of the last one."""
     requests = [call for call in calls if call.stop and whole[call.stop - 1].role != "assistant"]
     cuts = [0, *dict.fromkeys(call.stop for call in requests), len(whole)]
     chunks = [_emit_rows(whole, start, stop, dialect) for start, stop in pairwise(cuts)]

@@ -310,7 +310,7 @@ def _fence(text: str, room: int, session_ids: list[str], advice: str = "use a hi
 
 
 def _find_root_session(memory: Memory, facts: ArchivedSession) -> ArchivedSession:
-    """Follow the parents of a sub-agent to the first session that is no sub-agent; stop at a cycle in wrong records."""
+    """Return the session at the top of a sub-agent's chain of parents; stop if wrong records form a cycle."""
     seen = {facts.id}
     while facts.subagent and facts.parent and facts.parent not in seen:
         seen.add(facts.parent)
@@ -343,7 +343,7 @@ def _choose_messages(session: Session, count: int, around: int | None, context: 
         offset += len(history)
     low, high = int(first), int(last or first)
     if not 1 <= low <= high or low > len(starts):
-        raise OptionError(f"the session has {len(starts):,} turns, counted from 1; {turns} is not a range of them")
+        raise OptionError(f"`turns` must be in the session's {len(starts):,} turns, counted from 1; got {turns}")
     return starts[low - 1], starts[high] if high < len(starts) else count
 
 

@@ -83,7 +83,7 @@ def _parse_file_window(text: str) -> SeenLines | None:
 
 
 def parse_edit_snippet(text: str) -> SeenLines | None:
-    """Return the numbered lines around an edit that some editors show in their result."""
+    """Parse the numbered lines around the edit, which some editing tools print in their result."""
     match = _SNIPPET.search(text)
     if match is None:
         return _parse_file_window(text.replace("\r\n", "\n")) if "[File: " in text else None

@@ -49,7 +49,7 @@ _FOLDER_KEYS = ("workdir", "cwd", "dir_path", "directory")
 LONGEST_COMMAND = 80
 MAX_REFUSAL_CHARS = 1000
 MAX_SEARCHED_OUTPUT = 20_000
-"""Number of characters of a command's output to search for formatter messages."""
+"""Maximum length of the beginning of a command's output in which formatter messages are found, in characters."""
 _REFUSAL = re.compile(
     r"(?:apply_patch )?verification failed|failed to (?:find|apply)|could not find|no changes (?:made|were)"
     r"|string to replace not|old_(?:string|str|text)\b.{0,40}not found|claude requested permissions"

@@ -224,7 +224,7 @@ def parse_result_header(text: str) -> tuple[str, int] | None:
 
 
 def is_failed_tool_answer(text: str, name: str) -> bool:
-    """Return whether a tool's output is an error. File content that looks like an error is no error."""
+    """Return whether a tool's output is an error. File content that looks like an error does not count."""
     if _FAILURE.match(text):
         return True
     return _ERROR.match(text) is not None and find_tool_kind(name).category != "file_read"

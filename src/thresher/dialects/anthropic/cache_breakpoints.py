@@ -36,7 +36,10 @@ MAX_BREAKPOINTS = 4
 """Maximum number of breakpoints per request."""
 
 LOOKBACK_BLOCKS = 20
-"""Positions that a breakpoint searches. Some hosts count a run of calls as one position; here each call counts."""
+"""Number of positions before a breakpoint at which the API looks for a cached prefix.
+
+Some hosts count a run of calls as one position; here each call counts.
+"""
 
 
 def place_cache_breakpoints(
@@ -48,7 +51,7 @@ def place_cache_breakpoints(
     previous: int = 0,
     own: bool | None = None,
 ) -> Any:
-    """Return the messages or request body with breakpoints where they save cost; the argument is never modified.
+    """Return the messages or request body with breakpoints where they reduce the cost; the argument is never modified.
 
     `stable` is the number of leading rows that stay unchanged until the next replan, `previous` the number of leading
     rows that are the same as in the last request. `own` is True if the messages contain the user's breakpoints; None

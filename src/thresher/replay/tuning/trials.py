@@ -133,7 +133,7 @@ class TrialRunner:
     """Replay sessions with different settings and compare the results with the full history."""
 
     def __init__(self, first: Sequence[UnitResult], workers: SweepWorkers, rates: Rates, log: TrialLog) -> None:
-        """Start with the results of the full history for every file."""
+        """Start without trials. `first` contains the results of the full history for every file."""
         self._full_results = [result for result in exclude_subagent_files(first) if result.sessions]
         self._workers, self._rates, self._log = workers, rates, log
         # Exclude sessions without references, because they favor the settings that remove most.

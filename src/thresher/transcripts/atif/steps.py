@@ -42,7 +42,7 @@ class AtifStepReader:
         self._model = text_at(document, "agent", "model_name")
         self._prompter = prompter
         self._unique_call_ids: dict[str, str] = {}
-        """Unique id of the latest call with each id in the document, by the id in the document."""
+        """For each call id in the document, the unique id of the latest call that has it."""
         self._has_spoken = False
 
     def build_segments(self) -> list[list[Message]]:

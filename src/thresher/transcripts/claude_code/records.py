@@ -153,7 +153,7 @@ def _struct_from_fields(kind: type[Struct], value: Any) -> Any:
 
 
 def normalize_claude_message(message: Any) -> ClaudeMessage | None:
-    """Convert a leniently decoded message to the structs of the strict schema; return None if it is no object."""
+    """Convert a leniently decoded message to the structs of the strict schema; return None if it is not an object."""
     if not isinstance(message, dict):
         return None
     content, usage = message.get("content"), _struct_from_fields(ClaudeUsage, message.get("usage"))
