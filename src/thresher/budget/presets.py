@@ -83,7 +83,7 @@ PRESETS: dict[str, tuple[PolicyStep, ...]] = {
 
 
 def make_clearing_steps(age: int) -> tuple[PolicyStep, ...]:
-    """Return the steps with which a window removes rarely used content that is older than about `age` calls."""
+    """Return the steps by which a window removes content that is rarely used again. `age` is its age in model calls."""
     summary = {"max_calls_per_summary": 20, "max_chars": 600, "include_agent_text": True, "max_identifiers": 200}
     return (
         ("superseded", {"edited": False}),

@@ -41,7 +41,7 @@ class PatchRule(NamedTuple):
 
 
 class TileRule(NamedTuple):
-    """Counts a base plus a constant per tile of 512 pixels.
+    """Rule that counts a constant for the image and another one for each tile of 512 by 512 pixels.
 
     An image is first scaled down, so that the long side is at most 2048 pixels and the short side at most 768.
     """

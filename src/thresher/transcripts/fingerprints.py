@@ -66,7 +66,7 @@ def fingerprint_parts(parts: Iterable[Part]) -> Iterator[tuple[str, str]]:
 
 
 def make_summary_message(message: Message, id_: str, location: SourceLocation, time: datetime | None) -> Message:
-    """Return a message that a compaction added, as a summary with this id, location and time.
+    """Turn a message that a compaction added into a summary with the given id, location and time.
 
     System messages, tool messages and messages without text keep their parts.
     """

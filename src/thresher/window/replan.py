@@ -63,9 +63,9 @@ class ReplanContext(Struct, frozen=True, dict=True):
 
 
 def plan_worthwhile_edits(context: ReplanContext, edit_filter: EditFilter) -> tuple[PlanDraft, BreakEven] | None:
-    """Return a draft with the policies' edits from the most profitable message on, and its cost and saving.
+    """Return a draft with the policies' edits, and their cost and saving; None if the edits save nothing.
 
-    Return None if the edits save nothing.
+    The edits begin at the message from which they are most profitable.
     """
     before = context.resumed_draft
     wanted = _propose_new_edits(context, edit_filter)

@@ -72,7 +72,7 @@ def parse_openai_chat(value: Any) -> History:
 
 
 def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -> Message:
-    """Parse one message; preserve an undocumented one whole. `pairing` holds the earlier calls."""
+    """Parse one message. `pairing` holds the earlier calls. A message of an undocumented kind is kept unchanged."""
     role = row.get("role") if isinstance(row, dict) else None
     content = parse_openai_chat_content(row.get("content")) if isinstance(role, str) else None
     if content is None:
