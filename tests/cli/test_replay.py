@@ -8,13 +8,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from command_line import run as run_command
+from command_line import run_json
 from thresher.budget import parse_token_count
-from thresher.cli import cli
 from thresher.cli.replay import DEFAULT_BUDGETS as SAID
 from thresher.cli.replay import PRICE_TABLES as CHOICES
-from thresher.errors import ConvertError, OptionError, ReadError, ThresherError
+from thresher.errors import ConvertError, OptionError, ReadError
 from thresher.replay import scores
 from thresher.replay.strategies import upper_bound
 from thresher.replay.strategies.registry import BUDGETS, PRICES
@@ -75,16 +76,11 @@ def runs(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(cli, ("replay", *arguments))
-    if isinstance(result.exception, Exception) and not isinstance(result.exception, ThresherError):
-        raise result.exception
-    return result
+    return run_command("replay", *arguments)
 
 
 def data(*arguments: str) -> Any:
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return json.loads(result.stdout)
+    return run_json("replay", *arguments)
 
 
 def test_json_contains_the_figures_of_each_policy(runs: Path) -> None:
