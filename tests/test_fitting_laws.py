@@ -80,6 +80,7 @@ def judge(row: str, history: History, dialect: str | None, budget: int | None) -
         done = fit_with_plan(before, budget=smallest, **options)
     legal(done.history, dialect)
     pinned(before, done.history, lifts=done.plan.unpinned > 0)
+    human_words_stay(before, done)
     grows_never(before, done)
     in_order(before, done.history)
     lost_never(before, done, store)
@@ -133,6 +134,22 @@ def pinned(before: History, after: History, *, lifts: bool) -> None:
     kept = {exact_id(part) for message in after for part in message.parts}
     missing = [part for part in held if not isinstance(part, ToolResult) and exact_id(part) not in kept]
     assert lifts or missing == []
+
+
+def human_words_stay(before: History, done: Any) -> None:
+    """Law 2: a person's words inside a result stay, unless the edit removes the exchange or the user named the tool."""
+    released = {
+        before.places[target]
+        for edit in done.plan.edits
+        if edit.removes_human_words
+        for target in (edit.targets if isinstance(edit, Summarize) else (edit.target,))
+    }
+    texts = [part_text(part) for part in _parts(done.history)]
+    chains = before.chain_at
+    for place, (start, stop) in before.human_words.items():
+        if place not in released and chains[place].call not in released:
+            words = part_text(before.part(place))[start:stop].strip()
+            assert any(words in text for text in texts), words
 
 
 def grows_never(before: History, done: Any) -> None:

@@ -19,7 +19,10 @@ LOG = "".join(f"step {n}: ok\n" for n in range(400))
 COLOURED = "\x1b[32mPASS\x1b[0m tests\n" * 300
 WIDE = "漢字とかな交じりの文。😀👩‍💻é\n" * 120
 REMINDER = "<system-reminder>\nremember the rules of this house, they are many and long\n</system-reminder>"
-TEXTS = ("done", "", LONG, LOG, COLOURED, WIDE, LONG * 6, "Error: no such file", " \n ")
+FEEDBACK = "<feedback>\nNo, use the other port 🙂\n</feedback>"
+DENIED = f"The user denied this operation and provided the following feedback:\n{FEEDBACK}"
+APPROVED = f"{LOG}\nThe user approved this operation and provided the following context:\n{FEEDBACK}"
+TEXTS = ("done", "", LONG, LOG, COLOURED, WIDE, LONG * 6, "Error: no such file", " \n ", DENIED, APPROVED)
 
 
 class Step(NamedTuple):
@@ -41,6 +44,8 @@ TOOLS: dict[str, str] = {
     "TodoWrite": "todos",
     "Task": "prompt",
     "AskUserQuestion": "question",
+    "ExitPlanMode": "plan",
+    "attempt_completion": "result",
     "mcp__db__query": "sql",
 }
 WHATS = ("src/a.py", "/work/src/a.py", "lib/a.py", "pytest -q", "git status")

@@ -95,7 +95,7 @@ def _word(message: Message) -> str:
 
 
 def test_lifted_pins_are_counted() -> None:
-    history = talk(say("system", "rules", "harness"), say("user", "a note " * 9, "harness"))
+    history = talk(say("system", "rules", "harness"), say("user", "a note " * 9, "context"))
     assert build_plan(history, FilterMessages(roles=("system",))(history), SCALE).unpinned == 1
     assert build_plan(history, FilterMessages(patterns=("note",))(history), SCALE).unpinned == 1
 

@@ -220,7 +220,7 @@ def test_an_identical_list_changes_nothing(tmp_path: Path) -> None:
         gemini("g2", "Done."),
     )
     assert len(session.segments) == 1
-    assert [one.author for one in session.history] == ["harness", "human", "model", "tool", "model"]
+    assert [one.author for one in session.history] == ["context", "human", "model", "tool", "model"]
     assert [one.usage.input for one in session.history if one.usage] == [9]
     assert not any(one.carried for one in session.history)
 
@@ -272,7 +272,7 @@ def test_harness_prompts_in_the_users_name_have_the_harness_as_author(tmp_path: 
         user("u1", "Go."),
         user("u2", "System: Potential loop detected. Details: the same call again. Please take a step back."),
     )
-    assert [one.author for one in session.history] == ["harness", "harness", "human", "harness"]
+    assert [one.author for one in session.history] == ["context", "harness", "human", "harness"]
 
 
 def test_a_user_can_paste_a_snapshot(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from thresher.edits import (
 )
 from thresher.errors import OptionError
 from thresher.model import History, Place, Session
+from thresher.model.context_marks import mark_context
 from thresher.policies import Policy, PolicyLike
 from thresher.policies.table import policy_name
 from thresher.store import ContentStore, StoreError, compute_summary_id, default_content_store, exact_id
@@ -76,7 +77,7 @@ def _plan_repaired(
     history: History, setup: "PlanSetup", dialect: str | None, store: ContentStore | None
 ) -> tuple[Plan, History]:
     """Return the plan, and the repaired history to which it applies."""
-    repaired = repair(history, dialect)
+    repaired = repair(mark_context(history, setup.settings.context_marks), dialect)
     history = repaired.history
     placeholders = look_up_placeholders(history, store or default_content_store())
     draft = PlanDraft(history, setup.scale, placeholders=placeholders)

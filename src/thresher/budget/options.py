@@ -33,6 +33,8 @@ class PlanOptions(FilterOptions, total=False):
     budget: int | str | None
     """Tokens, such as `60_000` or `"60k"`. Default with a `model`: 70 % of its context window."""
     model: str | None
+    context_marks: tuple[str, ...] | None
+    """First words of user messages that declare context, which is never removed."""
     thinking: ThinkingRule | None
     """Effect of an edit on the signed thinking that follows it. Default: as the model requires."""
     counter: str

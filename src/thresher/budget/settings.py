@@ -49,6 +49,8 @@ class Settings:
     policy: str | None = None
     budget: int | None = None
     model: str | None = None
+    context_marks: tuple[str, ...] = ()
+    """First words of user messages that declare context, which is never removed."""
     filters: FilterOptions = field(default_factory=FilterOptions)
     """Options that add a step to any policy or remove one."""
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -162,7 +164,7 @@ class Settings:
 
 
 _FILTER_TYPES = get_type_hints(FilterOptions)
-_OPTION_TYPES = {"policy": str, "budget": int, "model": str, **_FILTER_TYPES}
+_OPTION_TYPES = {"policy": str, "budget": int, "model": str, "context_marks": tuple[str, ...], **_FILTER_TYPES}
 OPTION_NAMES = tuple(_OPTION_TYPES)
 
 
@@ -173,13 +175,14 @@ def load_settings(
     policy: str | None = None,
     budget: int | str | None = None,
     model: str | None = None,
+    context_marks: tuple[str, ...] | None = None,
     **filters: Unpack[FilterOptions],
 ) -> Settings:
     """Load the settings: options of the call override the environment, which overrides `file` (`thresher.toml`)."""
     check_option_names(filters, OPTION_NAMES)
     settings = _load_file(Path(SETTINGS_FILE) if file is None else file, needed=file is not None)
     settings = _load_environment(settings, os.environ if environment is None else environment)
-    options = {"policy": policy, "budget": budget, "model": model, **filters}
+    options = {"policy": policy, "budget": budget, "model": model, "context_marks": context_marks, **filters}
     given = {name: _convert_option(name, value, "option") for name, value in options.items() if value is not None}
     return _with_plain_options(settings, given)
 

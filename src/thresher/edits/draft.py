@@ -19,9 +19,9 @@ from thresher.edits.draft_cache import (
 )
 from thresher.edits.edit import Drop, Edit, Pin, Replace, Summarize, Truncate, list_targets
 from thresher.edits.pins import find_pins, is_edit_allowed
-from thresher.edits.placeholder import describe_part, format_placeholder, format_summary
+from thresher.edits.placeholder import add_kept_text, describe_part, format_placeholder, format_summary
 from thresher.edits.rewrite import is_blank_text, replace_with_placeholder, rewrite_part, truncate_part
-from thresher.edits.truncate import clamp_elisions, merge_elisions
+from thresher.edits.truncate import clamp_elisions, exclude_span, merge_elisions
 from thresher.model import (
     History,
     Image,
@@ -144,10 +144,18 @@ class PlanDraft:
         reason = self._pin_refusal(edit, places)
         if reason:
             return reason
+        if not edit.removes_human_words and any(one in self.history.human_words for one in places):
+            return self._accept_replace_pair(edit, places)
         free = [one for one in places if not self._is_summarized(one) or self._releases_summary(one, edit)]
         for one in free:
             self.drop(one, edit.policy, edit.why, over=edit.over)
         return "" if free else "already summarized"
+
+    def _accept_replace_pair(self, edit: Drop, places: tuple[Place, ...]) -> str:
+        """Replace a call and its result, which contains a person's words, in place of dropping them."""
+        replaces = [Replace(self.history.occurrence(one), edit.policy, edit.why, over=edit.over) for one in places]
+        reasons = [self._accept_replace(one, place) for one, place in zip(replaces, places, strict=True)]
+        return "" if "" in reasons else "contains a person's words"
 
     def _is_summarized(self, place: Place) -> bool:
         decision = self.decisions.get(place)
@@ -173,12 +181,12 @@ class PlanDraft:
         if reason:
             return reason
         known = cached_placeholders(self.history[place.message])
-        key = (place.part, self.history.turn(place.message), edit.note, edit.text)
+        key = (place.part, self.history.turn(place.message), edit.note, edit.text, edit.removes_human_words)
         if key not in known:
             text = edit.text or self._placeholder_text(edit, place, part)
             known[key] = text, replace_with_placeholder(part, text)
         text, replaced = known[key]
-        edit = Replace(edit.target, edit.policy, edit.why, edit.note, edit.over, text)
+        edit = structs.replace(edit, text=text)
         return self._accept_if_smaller(edit, place, replaced)
 
     def _placeholder_text(self, edit: Replace, place: Place, part: Part) -> str:
@@ -187,7 +195,9 @@ class PlanDraft:
         call = self.history.part(partner) if isinstance(part, ToolResult) and partner else None
         label = describe_part(message, part, call if isinstance(call, ToolCall) else None)
         turn = self.history.turn(place.message)
-        return format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note)
+        text = format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note)
+        words = None if edit.removes_human_words else self.history.human_words.get(place)
+        return text if words is None else add_kept_text(text, part_text(part)[slice(*words)])
 
     def _accept_truncate(self, edit: Truncate, place: Place) -> str:
         part = self.history.part(place)
@@ -196,7 +206,12 @@ class PlanDraft:
         reason = self._rejection_reason(edit, place)
         if reason:
             return reason
-        edit = structs.replace(edit, gaps=merge_elisions(clamp_elisions(edit.gaps, len(part_text(part)))))
+        gaps = merge_elisions(clamp_elisions(edit.gaps, len(part_text(part))))
+        words = None if edit.removes_human_words else self.history.human_words.get(place)
+        gaps = gaps if words is None else tuple(exclude_span(gaps, words))
+        if not gaps:
+            return "contains a person's words"
+        edit = structs.replace(edit, gaps=gaps)
         decision = self.decisions.get(place)
         if decision is not None and isinstance(decision.edit, Truncate):
             edit = structs.replace(
@@ -257,7 +272,10 @@ class PlanDraft:
         whole: set[Place] = set()
         for place in found:
             places = self._with_partner(place)
-            if not self._pin_refusal(edit, places) and all(self._can_summarize(one) for one in places):
+            keeps_words = not edit.removes_human_words and any(one in self.history.human_words for one in places)
+            if keeps_words or self._pin_refusal(edit, places):
+                continue
+            if all(self._can_summarize(one) for one in places):
                 whole.update(places)
         return sorted(whole)
 

@@ -33,6 +33,9 @@ class Drop(Struct, frozen=True, gc=False, tag="drop", tag_field="kind"):
     """Pin that the user's options lift for this edit."""
     before: int = 0
     saved: int = 0
+    removes_human_words: bool = False
+    """True if the edit also removes a person's words inside a result, because it removes a whole exchange, or because
+    the user named the tool. Otherwise, a placeholder that contains the words replaces the result."""
 
 
 class Replace(Struct, frozen=True, gc=False, tag="replace", tag_field="kind"):
@@ -48,6 +51,8 @@ class Replace(Struct, frozen=True, gc=False, tag="replace", tag_field="kind"):
     """The full placeholder, which the plan fills in."""
     before: int = 0
     saved: int = 0
+    removes_human_words: bool = False
+    """True if the placeholder omits a person's words inside the result, because the user named the tool."""
 
 
 class Truncate(Struct, frozen=True, gc=False, tag="truncate", tag_field="kind"):
@@ -60,6 +65,8 @@ class Truncate(Struct, frozen=True, gc=False, tag="truncate", tag_field="kind"):
     over: Pin = ""
     before: int = 0
     saved: int = 0
+    removes_human_words: bool = False
+    """True if the spans may contain a person's words inside a result, because the user named the tool."""
 
 
 class Summarize(Struct, frozen=True, gc=False, tag="summarize", tag_field="kind"):
@@ -74,6 +81,8 @@ class Summarize(Struct, frozen=True, gc=False, tag="summarize", tag_field="kind"
     over: Pin = ""
     before: int = 0
     saved: int = 0
+    removes_human_words: bool = False
+    """True if the edit also removes a person's words inside a result. Otherwise, results with such words stay."""
 
     @property
     def target(self) -> Occurrence:

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from thresher.edits.edit import Edit, Summarize
 
-UNREPORTED_REFUSALS = ("another edit takes precedence", "already summarized", "already a placeholder")
+UNREPORTED_REFUSALS = (
+    "another edit takes precedence", "already summarized", "already a placeholder", "contains a person's words"
+)  # fmt: skip
 """Reasons for refusals that a plan's explanation omits, because another edit already covers the part."""
 MAX_LISTED_MESSAGES = 5
 """Maximum number of message numbers to list; of the others, only the count is shown."""

@@ -1,22 +1,30 @@
 """Pins: parts that edits must not change, each with its reason."""
 
+from collections.abc import Iterator
+
 from thresher.edits.edit import Drop, Edit, Pin, Replace, Summarize, Truncate
-from thresher.model import History, Place, Thinking, ToolResult
-from thresher.model.harness_text import find_harness_offsets
+from thresher.model import History, Message, Place, Summary, Text, Thinking, ToolResult, Unknown
+from thresher.model.context_marks import starts_with_mark
+from thresher.model.harness_text import declares_context, find_harness_offsets
+from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import Part, part_text
+from thresher.model.turns import is_injected
 
 
 def find_pins(history: History, placeholders: frozenset[Place] = frozenset()) -> dict[Place, Pin]:
     """Return the pinned parts, each with its reason; verified `placeholders` do not count as injected context."""
     pinned: dict[Place, Pin] = {}
     shape = history.shape
-    for index in shape.injected_messages:
-        pins = _pin_message(history, index, "injection")
-        pinned |= {place: pin for place, pin in pins.items() if place not in placeholders}
+    for place in _find_injected_places(history):
+        if place not in placeholders:
+            pinned[place] = "injection"
     for index in shape.system_messages:
         pinned |= _pin_message(history, index, "system")
     if shape.current_prompt is not None:
         pinned |= _pin_message(history, shape.current_prompt, "current")
+    words = max(history.human_words, default=None)
+    if words is not None and words.message > (shape.current_prompt or 0):
+        pinned |= {words: "current", history.chain_at[words].call: "current"}
     for chain in shape.chains:
         if chain.active:
             index = chain.call.message
@@ -24,6 +32,37 @@ def find_pins(history: History, placeholders: frozenset[Place] = frozenset()) ->
             members = (chain.call, *thinking) if chain.result is None else (chain.call, chain.result, *thinking)
             pinned.update((place, "active") for place in members)
     return pinned
+
+
+def _find_injected_places(history: History) -> Iterator[Place]:
+    """Yield the places of declared context, and of attachments that no later prompt follows.
+
+    An attachment, such as the text of a skill or a reminder, belongs to the prompt next to it: it is pinned from the
+    model's last answer before the current prompt on.
+    """
+    answers = (i for i in reversed(range(history.shape.current_prompt or 0)) if history[i].role == "assistant")
+    start = next(answers, -1)
+    for index, message in enumerate(history.messages):
+        if message.role != "user":
+            continue
+        whole = index > start and is_injected(message)
+        declared = _find_context_parts(message)
+        for j, part in enumerate(message.parts):
+            is_marked = isinstance(part, Text) and starts_with_mark(part.text, history.context_marks)
+            if (whole or j in declared or is_marked) and not isinstance(part, ToolResult | Thinking):
+                yield Place(index, j)
+
+
+@cached_per_message
+def _find_context_parts(message: Message) -> tuple[int, ...]:
+    """Return the indexes of the parts of a user message that declare context, or whose kind is not known."""
+    if message.author == "context":
+        return tuple(range(len(message.parts)))
+    kinds = Summary | Unknown if is_injected(message) else ()
+    parts = enumerate(message.parts)
+    return tuple(
+        [j for j, part in parts if isinstance(part, kinds) or (isinstance(part, Text) and declares_context(part.text))]
+    )
 
 
 def _pin_message(history: History, index: int, pin: Pin) -> dict[Place, Pin]:
@@ -45,8 +84,8 @@ def is_edit_allowed(pin: Pin, edit: Edit, part: Part) -> bool:
         return True
     match edit:
         case Truncate():
-            if pin == "active":
-                return isinstance(part, ToolResult)
+            if isinstance(part, ToolResult):  # the draft keeps a person's words inside it
+                return pin in ("active", "current")
             return edit.over == "injection" and pin == "current" and _removes_only_harness_text(part, edit)
         case Drop() | Replace() | Summarize():
             return False

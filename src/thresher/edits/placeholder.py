@@ -84,6 +84,11 @@ def format_placeholder(short: str, label: str, part: Part, turn: int, note: str 
     return f"[thresher {short} · {' · '.join(word for word in words if word)}]"
 
 
+def add_kept_text(placeholder: str, kept: str) -> str:
+    """Append a text that stays, such as a person's words, to a placeholder."""
+    return f"{placeholder}\n{strip_summary_end(kept).strip()}\n{SUMMARY_END}"
+
+
 def format_summary(short: str, label: str, text: str) -> str:
     """Format a summary: a heading line in placeholder form, the text, and the end marker."""
     top = f"[thresher {short} · {to_label_line(label, MAX_PATH_LENGTH)}]"

@@ -73,6 +73,15 @@ def clamp_elisions(gaps: Iterable[Elision], length: int) -> Iterator[Elision]:
             yield Elision(max(0, start), min(stop, length), note)
 
 
+def exclude_span(gaps: Iterable[Elision], kept: tuple[int, int]) -> Iterator[Elision]:
+    """Yield the parts of spans outside the `kept` span. If a span is split, its note comes first."""
+    first, last = kept
+    for gap in gaps:
+        pieces = [(gap.start, min(gap.stop, first)), (max(gap.start, last), gap.stop)]
+        for number, (start, stop) in enumerate(piece for piece in pieces if piece[0] < piece[1]):
+            yield Elision(start, stop, "\n…\n" if number else gap.note)
+
+
 def merge_elisions(gaps: Iterable[Elision]) -> tuple[Elision, ...]:
     """Merge spans; overlapping ones become one span with the longer note."""
     merged: list[Elision] = []

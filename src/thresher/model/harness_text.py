@@ -12,7 +12,7 @@ No regex contains a repetition inside a repetition, so matching takes linear tim
 
 import re
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from thresher.model.message import Author
 
@@ -21,24 +21,32 @@ HARNESS_ELEMENTS = (
     "local-command-caveat local-command-stdout local-command-stderr command-name command-message",
     "command-args command-contents bash-input bash-stdout bash-stderr system-reminder",
     "session-start-hook user-prompt-submit-hook user-memory-input task-notification teammate-message",
-    "persisted-output ide_opened_file ide_selection ide_diagnostics new-diagnostics",
-    # Codex: environment, rules, and user actions outside the prompt.
-    "environment_context user_instructions turn_aborted user_shell_command user_action model_switch",
-    "collaboration_mode subagent_notification apps_instructions skills_instructions",
-    "plugins_instructions personality_spec",
-    # Gemini CLI: chat setup, hooks, the summary after a compaction.
-    "session_context hook_context state_snapshot",
+    "persisted-output ide_opened_file ide_selection ide_diagnostics new-diagnostics agent-notification",
+    # Codex: user actions outside the prompt.
+    "turn_aborted user_shell_command user_action model_switch subagent_notification",
+    # Gemini CLI: hooks.
+    "hook_context",
     # Cline, Roo, Kilo: editor state after every prompt, compaction notices, write results.
     "environment_details system_notice file_write_result explicit_instructions",
     # Cursor and Copilot: editor state.
-    "user_info open_and_recently_viewed_files attached_files system_reminder project_layout",
-    "git_status always_applied_workspace_rules agent_skills environment_info workspace_info",
+    "open_and_recently_viewed_files attached_files system_reminder git_status",
     "editorcontext reminderinstructions current_datetime system_notification",
 )
 """Elements before, after or between a human's words. Each string holds names separated by one space."""
 
+CONTEXT_ELEMENTS = (
+    # Codex: environment and rules.
+    "environment_context user_instructions collaboration_mode apps_instructions skills_instructions",
+    "plugins_instructions personality_spec recommended_plugins",
+    # Gemini CLI: chat setup, the summary after a compaction.
+    "session_context state_snapshot",
+    # Cursor and Copilot: the machine, the project and its rules.
+    "user_info project_layout always_applied_workspace_rules agent_skills environment_info workspace_info",
+)
+"""Elements with declared context: facts and rules for the whole conversation, which edits must not change."""
+
 ELEMENT_WITH_SPACE = "permissions instructions"
-"""The one Codex element whose name contains a space."""
+"""The one Codex element whose name contains a space. It declares context."""
 
 WHOLE_MESSAGE_ELEMENTS = ("goal tick skill files",)
 """Elements whose names people also use; they match only as the whole message."""
@@ -54,10 +62,15 @@ RECALLED_TEXT_ELEMENTS = (
 )
 """Elements that memory tools, including Thresher, put around recalled text."""
 
+PROJECT_INSTRUCTIONS_HEADING = "\n# claudeMd"
+"""Heading of project instructions in Claude Code's reminders, which makes them declared context."""
+
 HOOKS = ("system-reminder", "session-start-hook", "user-prompt-submit-hook", "hook_context")
 """Harness elements that may contain recalled text. If one does, the whole element counts as recalled text."""
 
 ELEMENT_TRAILERS = (
+    # Codex: the project's instructions after other elements.
+    r"# AGENTS\.md instructions[^\n]*\s*<INSTRUCTIONS>(?:(?!</INSTRUCTIONS>)[\s\S])*</INSTRUCTIONS>",
     # Claude Code after a background task, Roo after a write: one more line that belongs to the previous element.
     r"Read the output file to retrieve the result: [^\n]*",
     r"Full transcript available at: [^\n]*",
@@ -67,20 +80,28 @@ ELEMENT_TRAILERS = (
 
 END_OF_MESSAGE = ""
 
+CONTEXT_PHRASES: tuple[tuple[str, str | None], ...] = (
+    # Several agents: facts as JSON.
+    (r"SYSTEM CONTEXT \(JSON\):", END_OF_MESSAGE),
+    # Claude Code and Codex: the summary after a compaction.
+    (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END_OF_MESSAGE),
+    (r"Another language model started to solve this problem and produced a summary", END_OF_MESSAGE),
+    # Codex: the project's instructions.
+    (r"# AGENTS\.md instructions(?: for [/~.A-Z][^\n]*\n|[^\n]*\n\s*<INSTRUCTIONS>)", "</INSTRUCTIONS>"),
+    # Gemini CLI before it used a tag.
+    (r"This is the Gemini CLI\. We are setting up the context for our chat", END_OF_MESSAGE),
+)
+"""Regexes that match at the start of declared context, each with its closing text."""
+
 HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
-    # Claude Code: interruptions by a user or a hook, the text after a compaction, the text before a skill.
+    # Claude Code: interruptions by a user or a hook, the text before a skill.
     (r"\[Request interrupted by user[^\]\n]{0,40}\]", None),
     (r"\[Image: (?:original|source)[^\]\n]{0,400}\]", None),
     (r"(?:Stop|SubagentStop|UserPromptSubmit|PreToolUse|PostToolUse) hook feedback:", END_OF_MESSAGE),
-    (r"This session is being continued from a previous conversation(?: that ran out|[.:]|\s*\Z)", END_OF_MESSAGE),
     (r"Caveat: The messages below were generated", END_OF_MESSAGE),
     (r"Base directory for this skill: ", END_OF_MESSAGE),
-    # Codex: the project's instructions, editor state, the summary after a compaction.
-    (r"# AGENTS\.md instructions(?: for [/~.A-Z][^\n]*\n|[^\n]*\n\s*<INSTRUCTIONS>)", "</INSTRUCTIONS>"),
+    # Codex: editor state.
     (r"# Context from my IDE setup:", "## My request for Codex:"),
-    (r"Another language model started to solve this problem and produced a summary", END_OF_MESSAGE),
-    # Gemini CLI before it used a tag.
-    (r"This is the Gemini CLI\. We are setting up the context for our chat", END_OF_MESSAGE),
     # Cline, Roo, Kilo: tool results in the user role, and lines that introduce a human's answer.
     (r"\[\w+(?: for '[^\n]*)?\] Result:", END_OF_MESSAGE),
     (r"\[ERROR\] You did not use a tool in your previous response", END_OF_MESSAGE),
@@ -101,6 +122,9 @@ HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
 `END_OF_MESSAGE` extends the match to the end of the message; None means that the phrase is complete by itself.
 """
 
+_FIRST_CONTEXT_CHARACTERS = "<#TSA"
+"""First characters of the elements and phrases of declared context. Other texts need no search."""
+
 _SEARCH_RESULT_HEADER = r"\[\d+/\d+\]\s+[0-9a-f]{7,40}\s+•"
 """Header of the first result of a memory search: `[1/5] abc1234 •`."""
 
@@ -110,13 +134,13 @@ def _any_name(groups: tuple[str, ...]) -> str:
 
 
 _ELEMENT_TAG = (
-    rf"[ \t]*<(?P<name>{_any_name(HARNESS_ELEMENTS)}|{ELEMENT_WITH_SPACE}|"
-    rf"(?P<recall>{_any_name(RECALLED_TEXT_ELEMENTS)}))(?:\s[^<>]*)?>"
+    rf"[ \t]*<(?P<name>{_any_name(HARNESS_ELEMENTS)}|(?P<recall>{_any_name(RECALLED_TEXT_ELEMENTS)})|"
+    rf"(?P<context>{_any_name(CONTEXT_ELEMENTS)}|{ELEMENT_WITH_SPACE}))(?:\s[^<>]*)?>"
 )
 _WHOLE_MESSAGE = rf"\s*<(?P<name>{_any_name(WHOLE_MESSAGE_ELEMENTS)})(?:\s[^<>]*)?>"
 _WRAPPER = rf"\s*<(?P<name>{_any_name(WRAPPERS)})>"
 _ELEMENT_TRAILER = rf"\s*(?:{'|'.join(ELEMENT_TRAILERS)})"
-_PHRASE = r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in HARNESS_PHRASES) + ")"
+_PHRASE = r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in (*CONTEXT_PHRASES, *HARNESS_PHRASES)) + ")"
 _RECALLED_TEXT_INSIDE = rf"(?:<|&lt;)(?:{_any_name(RECALLED_TEXT_ELEMENTS)})\b|^{_SEARCH_RESULT_HEADER}"
 
 
@@ -126,12 +150,17 @@ def _compile(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
+SpanAuthor = Literal["context", "recall", "harness"]
+SPAN_AUTHORS: tuple[SpanAuthor, ...] = get_args(SpanAuthor)
+"""Authors of spans. If a text has several, the first of them is the author of the text."""
+
+
 class HarnessSpan(NamedTuple):
     """Range of a user message that a harness or a memory tool wrote."""
 
     start: int
     stop: int
-    author: Literal["harness", "recall"]
+    author: SpanAuthor
 
 
 def detect_author(text: str) -> Author:
@@ -139,7 +168,13 @@ def detect_author(text: str) -> Author:
     spans = find_harness_spans(text)
     if not spans or _text_outside_spans(text, spans):
         return "human"
-    return "recall" if any(span.author == "recall" for span in spans) else "harness"
+    authors = {span.author for span in spans}
+    return next(author for author in SPAN_AUTHORS if author in authors)
+
+
+def declares_context(text: str) -> bool:
+    """Return whether a text in the user role consists of declared context, without any human words."""
+    return text.lstrip()[:1] in _FIRST_CONTEXT_CHARACTERS and detect_author(text) == "context"
 
 
 def find_harness_offsets(text: str) -> list[tuple[int, int]]:
@@ -180,11 +215,12 @@ def _match_opening_phrase(text: str) -> list[HarnessSpan]:
     match = _compile(_PHRASE).match(text)
     if match is None or match.lastindex is None:
         return []
-    closing = HARNESS_PHRASES[match.lastindex - 1][1]
+    closing = (*CONTEXT_PHRASES, *HARNESS_PHRASES)[match.lastindex - 1][1]
+    author: SpanAuthor = "context" if match.lastindex <= len(CONTEXT_PHRASES) else "harness"
     if closing is None:
-        return [HarnessSpan(0, match.end(), "harness")]
+        return [HarnessSpan(0, match.end(), author)]
     stop = text.find(closing, match.end()) if closing else -1
-    return [HarnessSpan(0, len(text) if stop < 0 else stop + len(closing), "harness")]
+    return [HarnessSpan(0, len(text) if stop < 0 else stop + len(closing), author)]
 
 
 def _match_whole_message(text: str) -> list[HarnessSpan]:
@@ -219,15 +255,16 @@ def _match_elements(text: str, position: int) -> list[HarnessSpan]:
     return spans
 
 
-def _element_author(text: str, match: re.Match[str], stop: int) -> Literal["harness", "recall"]:
+def _element_author(text: str, match: re.Match[str], stop: int) -> SpanAuthor:
+    if match["context"]:
+        return "context"
     if match["recall"]:
         return "recall"
-    is_hook = match["name"].lower() in HOOKS
-    return (
-        "recall"
-        if is_hook and _compile(_RECALLED_TEXT_INSIDE, re.MULTILINE).search(text, match.end(), stop)
-        else "harness"
-    )
+    if match["name"].lower() not in HOOKS:
+        return "harness"
+    if text.find(PROJECT_INSTRUCTIONS_HEADING, match.end(), stop) >= 0:
+        return "context"
+    return "recall" if _compile(_RECALLED_TEXT_INSIDE, re.MULTILINE).search(text, match.end(), stop) else "harness"
 
 
 def _match_wrapper(text: str, spans: list[HarnessSpan]) -> list[HarnessSpan]:

@@ -15,6 +15,7 @@ from thresher.model.structure import Exchange, HistoryStructure, Place, Subagent
 from thresher.model.turns import derive_structure
 
 if TYPE_CHECKING:
+    from thresher.model.human_words import HumanSpan
     from thresher.model.tool_calls import ToolUse
 
 
@@ -26,6 +27,8 @@ class History(Struct, frozen=True, dict=True):
     """The tool definitions, as their original JSON text."""
     pocket: VendorExtras | None = None
     """The other fields of the request body, if the history was parsed from one."""
+    context_marks: tuple[str, ...] = ()
+    """The user's own first words of texts that declare context."""
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -89,6 +92,13 @@ class History(Struct, frozen=True, dict=True):
         from thresher.model.tool_calls import build_tool_uses  # noqa: PLC0415 - compiles regexes
 
         return tuple(build_tool_uses(self.messages, self.shape.chains))
+
+    @cached_property
+    def human_words(self) -> "dict[Place, HumanSpan]":
+        """Span of a person's words in each result that contains some, in order."""
+        from thresher.model.human_words import index_human_words  # noqa: PLC0415 - compiles regexes
+
+        return index_human_words(self.messages, self.links)
 
     @cached_property
     def chain_at(self) -> dict[Place, ToolChain]:

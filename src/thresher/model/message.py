@@ -11,9 +11,10 @@ from thresher.model.parts import Part, Summary, Text, ToolCall, ToolResult, Vend
 Role = Literal["system", "user", "assistant", "tool"]
 """Role as a model sees it. A `tool` message only answers calls."""
 
-Author = Literal["human", "model", "tool", "harness", "recall"]
+Author = Literal["human", "model", "tool", "harness", "recall", "context"]
 """The real author. A `user` message may come from a human, a tool, the harness around the model (hooks, reminders,
-commands), or a memory tool that recalled old text."""
+commands), or a memory tool that recalled old text. `context` is text that declares facts and rules for the whole
+conversation, such as project instructions or the summary after a compaction."""
 
 
 class Usage(Struct, frozen=True, gc=False):

@@ -119,6 +119,8 @@ def _describe_action(action: ChainAction) -> tuple[str, str, str]:
             return "Asked the user: ", f'"{action.question}"', f" → {answer}" if answer else ""
         case "plan":
             return "Updated the plan", intent, ""
+        case "completion":
+            return "Reported completion", intent, ""
         case _:
             about = path or action.query or to_printable_line(action.call.arguments).strip("{}")
             tool = clip(to_printable_line(action.call.name) or "a tool", 60)

@@ -56,4 +56,4 @@ class HistoryStructure(NamedTuple):
     """Index of the message with the latest human prompt; None if there is none."""
     system_messages: tuple[int, ...]
     injected_messages: tuple[int, ...]
-    """User messages written by the harness or a memory tool."""
+    """User messages written by the harness or a memory tool, and declared context."""

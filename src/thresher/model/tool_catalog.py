@@ -13,9 +13,11 @@ from typing import Literal
 from msgspec import Struct
 
 ToolCategory = Literal[
-    "file_edit", "file_read", "execution", "web", "analysis", "project", "mcp", "subagent", "plan", "question", "other"
+    "file_edit", "file_read", "execution", "web", "analysis", "project", "mcp", "subagent", "plan", "question",
+    "completion", "other",
 ]  # fmt: skip
-"""Category of a call. `project` is the project's own state: git, memory, skills, modes."""
+"""Category of a call. `project` is the project's own state: git, memory, skills, modes. `completion` is the report that
+the task is done."""
 
 FileOperation = Literal["read", "write", "edit", "delete", "move", "list", "search", ""]
 """Operation on a file; empty if the call targets no single file."""
@@ -191,17 +193,16 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         "todowrite todoread todo_write todo_read write_todos update_todo update_todo_list manage_todo_list"
         " managetodolist todo todo__todo_write todo__todo_read taskcreate taskupdate tasklist taskget"
         " update_plan create_plan enterplanmode exitplanmode enter_plan_mode exit_plan_mode plan_exit"
-        " plan_enter plan_mode_respond act_mode_respond switch_mode switchmode task_tracker task_tracking"
+        " plan_enter act_mode_respond switch_mode switchmode task_tracker task_tracking"
         " tracker_create_task tracker_update_task tracker_get_task tracker_list_tasks tracker_add_dependency"
         " focus_chain report_intent update_topic create_goal get_goal update_goal teamcreate teamdelete"
-        " sendmessage send_message condense request_condensation summarize_task exitspecmode"
-        " plan_mode_response",
+        " sendmessage send_message condense request_condensation summarize_task exitspecmode",
     ),
     (
         # The agent reports that it is done.
-        ToolKind("plan"),
+        ToolKind("completion"),
         "finish submit attempt_completion complete_task exit_cost exit_forfeit task_complete report_agent_job_result"
-        " final_answer"
+        " final_answer task_completion plan_mode_respond plan_mode_response"
         " mark_task_complete submit_and_exit exit_context exit_api exit_format exit_error exit_environment_error"
         " exit_total_execution_time exit_command_timeout",
     ),
@@ -213,6 +214,9 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
 
 TOOLS_BY_NAME: dict[str, ToolKind] = {name: tool for tool, names in TOOL_GROUPS for name in names.split()}
 """Every known tool by its lowercased name."""
+
+PLAN_APPROVAL_TOOLS = frozenset(("exitplanmode", "exit_plan_mode", "plan_exit", "exitspecmode"))
+"""Tools that present a plan to a person, whose result is the person's decision."""
 
 MCP_TOOL = ToolKind("mcp")
 UNKNOWN_TOOL = ToolKind("other")

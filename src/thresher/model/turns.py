@@ -23,17 +23,18 @@ def derive_structure(messages: Sequence[Message]) -> HistoryStructure:
         subagent_calls=tuple(_find_subagent_calls(messages, chains)),
         current_prompt=prompts[-1] if prompts else None,
         system_messages=tuple(i for i, message in enumerate(messages) if message.role == "system"),
-        injected_messages=tuple(
-            i
-            for i, message in enumerate(messages)
-            if message.role == "user" and message.author in ("harness", "recall")
-        ),
+        injected_messages=tuple(i for i, message in enumerate(messages) if is_injected(message)),
     )
 
 
 def is_prompt(message: Message) -> bool:
     """Return whether a message is a prompt by a human, or by the model that started this sub-agent."""
     return message.role == "user" and message.author in ("human", "model")
+
+
+def is_injected(message: Message) -> bool:
+    """Return whether a harness, a memory tool or the user's setup wrote a message in the user role."""
+    return message.role == "user" and message.author in ("harness", "recall", "context")
 
 
 def _turns(messages: Sequence[Message]) -> list[Turn]:

@@ -17,6 +17,7 @@ from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Replace, Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
+from thresher.model.human_words import ANSWERED_CATEGORIES
 from thresher.model.message_cache import cached_per_message
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import count_with_noun
@@ -81,7 +82,8 @@ class SummarizeBatches:
     min_tokens: int = 0
     """Minimum tokens of a call with its result; calls with fewer tokens stay."""
     exclude_tools: tuple[str, ...] | None = None
-    """Tools to exclude, by name or glob; None: the defaults. Questions are excluded, too; (): exclude nothing."""
+    """Tools to exclude, by name or glob; None: the defaults. Questions and reports of completion are
+    excluded, too; (): exclude nothing."""
     keep_marked: str = "[keep]"
     """Marker that excludes a call if the arguments or the message's text contain it; empty: no marker."""
     max_chars: int = 2_000
@@ -158,7 +160,7 @@ class SummarizeBatches:
     def _find_exclusion(self, history: History, name: str, category: str, *members: Place) -> str:
         """Return the reason why a call is excluded, or an empty string."""
         names = NEVER_SUMMARIZED_TOOLS if self.exclude_tools is None else self.exclude_tools
-        if names and (category == "question" or matches_any_glob(name, names)):
+        if names and (category in ANSWERED_CATEGORIES or matches_any_glob(name, names)):
             return EXCLUDED_BY_NAME
         call, message = history.part(members[0]), history[members[0].message]
         if self.keep_marked:
@@ -181,7 +183,8 @@ class SummarizeBatches:
         text = summarize_places(history, places, self.max_chars)
         if selected := names.select(_collect_identifiers(history, places), self.max_identifiers):
             text = f"{text}\nnames: {selected}"
-        return Summarize(_occurrences(history, places), POLICY_NAME, "old tool calls", text, label)
+        targets, everything = _occurrences(history, places), self.exclude_tools == ()
+        return Summarize(targets, POLICY_NAME, "old tool calls", text, label, removes_human_words=everything)
 
 
 def _collect_identifiers(history: History, places: Sequence[Place]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Replace
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.model import History, Place
+from thresher.model.human_words import ANSWERED_CATEGORIES
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count
 from thresher.policies.file_accesses import collect_file_accesses
@@ -75,7 +76,7 @@ class DecayResults:
         """Yield all parts that may decay."""
         rate = _DecayRate(history)
         for link in history.links:
-            if link.chain.active or link.use.category == "question":
+            if link.chain.active or link.use.category in ANSWERED_CATEGORIES:
                 continue
             call, result = link.chain.call, link.chain.result
             if result is not None and not is_short_placeholder(link.result):

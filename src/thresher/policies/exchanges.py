@@ -23,7 +23,7 @@ from thresher.deprecation import renamed_fields
 from thresher.edits import Drop, Edit, Summarize, find_pins
 from thresher.edits.placeholder import PLACEHOLDER_PREFIX, get_placeholder_id
 from thresher.errors import OptionError
-from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown
+from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown, part_text
 from thresher.model.harness_text import extract_human_text
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import clip, count_with_noun, to_printable_line
@@ -49,8 +49,6 @@ MAX_REQUEST_CHARS, MAX_ANSWER_CHARS, MAX_FILES = 160, 120, 5
 """Maximum characters of a request and of an answer, and maximum files, in one line of a bridge."""
 MAX_TURNS_SUMMARY_CHARS = 2_000
 """Maximum characters of a summary of old turns."""
-_COMPLETION_TOOL_NAMES = "finish submit attempt_completion complete_task task_complete report_agent_job_result"
-_COMPLETION_TOOLS = tuple(_COMPLETION_TOOL_NAMES.split())
 _PLAN_TOOL = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
 
 
@@ -146,13 +144,15 @@ class SummarizeExchanges:
             return
         targets = tuple([history.occurrence(place) for place in places])
         if not self.summaries:
-            yield from (Drop(target, "exchanges", "older exchange") for target in targets)
+            for target in targets:
+                yield Drop(target, "exchanges", "older exchange", removes_human_words=True)
             return
         summarized = [(span, removed) for span, removed in removable if removed]
         lines = filter(None, (_describe_exchange(history, span, removed) for span, removed in summarized))
         count = count_with_noun(len(summarized), "exchange")
         label = f"{count} removed, {_format_turns(history, places)}"
-        yield Summarize(targets, "exchanges", "older exchanges", "\n".join(lines), label)
+        text = "\n".join(lines)
+        yield Summarize(targets, "exchanges", "older exchanges", text, label, removes_human_words=True)
 
     def _summarize_turns(self, history: History, span: _ExchangeInfo, pressure: float) -> Iterator[Edit]:
         """Summarize the older turns of one long exchange, except for the most important calls."""
@@ -300,8 +300,7 @@ def _open_tasks(history: History) -> set[Place]:
 def _is_plan(link: ToolUse) -> bool:
     if link.use.category != "plan" or is_failed_call(link):
         return False
-    name = link.call.name.lower()
-    return name not in _COMPLETION_TOOLS and _PLAN_TOOL.search(name) is not None
+    return _PLAN_TOOL.search(link.call.name) is not None
 
 
 # --- bridges -----------------------------------------------------------------------------------------------------
@@ -311,7 +310,11 @@ def _describe_exchange(history: History, span: _ExchangeInfo, places: Sequence[P
     """Describe an exchange in one line: request, actions, outcome."""
     removed = set(places)
     has_prompt = any(place.message == span.prompt for place in places)
-    request = _quote_prompt(history, span.prompt) if span.prompt is not None and has_prompt else ""
+    requests = [_quote_prompt(history, span.prompt)] if span.prompt is not None and has_prompt else []
+    words = (
+        part_text(history.part(place))[slice(*span)] for place, span in history.human_words.items() if place in removed
+    )
+    request = "; ".join(filter(None, [*requests, *(f'answered: "{_clip_request(text)}"' for text in words)]))
     links = [link for link in _exchange_links(history, span.exchange) if link.chain.call in removed]
     answer = next(_agent_texts(history, places), "")
     calls = count_with_noun(len(links), "call") if links else ""

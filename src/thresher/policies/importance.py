@@ -52,7 +52,15 @@ _STOP_WORD_NAMES = (
     "does"
 )
 _STOP_WORDS = frozenset(_STOP_WORD_NAMES.split())
-_CATEGORY_SCORES = {"question": 0.8, "plan": 0.75, "file_edit": 0.65, "subagent": 0.6, "execution": 0.45, "web": 0.4}
+_CATEGORY_SCORES = {
+    "question": 0.8,
+    "plan": 0.75,
+    "completion": 0.75,
+    "file_edit": 0.65,
+    "subagent": 0.6,
+    "execution": 0.45,
+    "web": 0.4,
+}
 _OPERATION_SCORES = {"read": 0.4, "list": 0.2, "search": 0.25}
 
 

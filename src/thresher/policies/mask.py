@@ -8,6 +8,7 @@ from thresher.edits import Edit, Replace
 from thresher.edits.placeholder import describe_part, format_placeholder, get_placeholder_id
 from thresher.edits.rewrite import replace_with_placeholder
 from thresher.model import History, Part, part_text
+from thresher.model.human_words import ANSWERED_CATEGORIES
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import TOOL_CATEGORIES, check_count, check_words, is_tool_selected
 from thresher.store import short_id
@@ -53,7 +54,11 @@ class MaskOldResults:
                 yield Replace(target, "mask", f"older than the latest {self.keep} results")
 
     def _is_candidate(self, link: ToolUse) -> bool:
-        if link.result is None or link.use.category == "question" or is_tool_selected(link, self.exclude_tools, ()):
+        if (
+            link.result is None
+            or link.use.category in ANSWERED_CATEGORIES
+            or is_tool_selected(link, self.exclude_tools, ())
+        ):
             return False
         return not self.categories or link.use.category in self.categories
 

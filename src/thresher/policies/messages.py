@@ -16,6 +16,7 @@ from thresher.edits import Drop, Edit, Elision, Pin, Replace, Truncate, apply_el
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Place, Summary, Text, ToolResult
 from thresher.model.message import Role
+from thresher.model.turns import is_injected
 from thresher.policies.base import check_count, check_words
 
 POLICY_NAME = "messages"
@@ -69,7 +70,8 @@ class FilterMessages:
                     yield Drop(history.occurrence(place), POLICY_NAME, "empty")
         for place, message in places:
             if message.role in self.roles and not isinstance(history.part(place), Summary):
-                yield Drop(history.occurrence(place), POLICY_NAME, f"role {message.role}", over=_liftable_pin(message))
+                target, over = history.occurrence(place), _liftable_pin(message)
+                yield Drop(target, POLICY_NAME, f"role {message.role}", over, removes_human_words=True)
         if self.patterns or self.longer_than is not None:
             for place, message in places:
                 if message.role not in self.roles and message.role != "system":
@@ -100,7 +102,7 @@ def _liftable_pin(message: Message) -> Pin:
     """Return the pin that an explicit option lifts, or an empty string; no option lifts the pin of human text."""
     if message.role == "system":
         return "system"
-    return "injection" if message.role == "user" and message.author in ("harness", "recall") else ""
+    return "injection" if is_injected(message) else ""
 
 
 def _total_length(gaps: tuple[Elision, ...]) -> int:

@@ -23,6 +23,7 @@ from thresher.edits import Drop, Edit, Elision, Truncate, apply_elisions
 from thresher.model import History, Message, Place, Text, ToolResult
 from thresher.model.harness_text import detect_author, find_harness_offsets
 from thresher.model.message_cache import cached_per_message
+from thresher.model.turns import is_injected
 
 POLICY_NAME = "reminders"
 HarnessTextKind = Literal["noise", "typed", "work", "summary", "context", "recall"]
@@ -32,13 +33,10 @@ _ELEMENTS: dict[HarnessTextKind, str] = {
     "work": "bash-stdout bash-stderr task-notification teammate-message subagent_notification user_action"
     " file_write_result",
     "summary": "state_snapshot",
-    "context": "environment_context user_instructions permissions collaboration_mode apps_instructions"
-    " skills_instructions plugins_instructions personality_spec session_context explicit_instructions user_info"
-    " project_layout always_applied_workspace_rules agent_skills environment_info workspace_info attached_files"
-    " ide_selection command-contents goal skill files",
+    "context": "explicit_instructions attached_files ide_selection command-contents goal skill files",
 }
 ELEMENT_KINDS: dict[str, HarnessTextKind] = {name: kind for kind, names in _ELEMENTS.items() for name in names.split()}
-"""Kinds of the elements that are not noise. For Codex's `<permissions instructions>`, only the first word counts."""
+"""Kinds of the elements that are neither noise nor declared context."""
 
 OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"\[\w+(?: for '[^\n]*)?\] Result:", "work"),
@@ -47,9 +45,7 @@ OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"\[earlier conversation not included\]", "summary"),
     (r"\[(?:result of an unknown call|another result of a call answered before)\]", "work"),
     (r"Another language model started to solve this problem", "summary"),
-    (r"# AGENTS\.md instructions", "context"),
     (r"Base directory for this skill: ", "context"),
-    (r"This is the Gemini CLI\.", "context"),
     (r"Called the \w+ tool with the following input:", "context"),
     (r"The user (?:approved|denied) this operation", "context"),
 )
@@ -58,8 +54,6 @@ OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
 _OPENING_PHRASE = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for pattern, _ in OPENING_PHRASES) + ")")
 _ELEMENT = re.compile(r"\s*<(?P<name>[\w-]+)[^<>]*>(?P<blank>\s*</)?")
 _COMMAND_NAME = re.compile(r"\s*<command-name>", re.IGNORECASE)
-_INSTRUCTIONS_HEADING = "\n# claudeMd"
-"""Heading of project instructions in Claude Code's reminders."""
 _OPEN_TAG, _CLOSE_TAG = "<system-reminder>", "</system-reminder>"
 
 
@@ -96,7 +90,7 @@ class StripReminders:
     def _edit_text(self, history: History, place: Place, message: Message, text: str) -> Iterator[Edit]:
         spans = _classify_message(message)[place.part]
         removed = [span for span in spans if self._is_removed(span.kind)]
-        injected = message.author in ("harness", "recall")
+        injected = is_injected(message)
         unmarked = self._is_removed("recall" if message.author == "recall" else "context")
         if injected and len(removed) == len(spans) and (unmarked or (spans and not _remove_spans(text, spans).strip())):
             yield Drop(history.occurrence(place), POLICY_NAME, "harness message", over="injection")
@@ -131,15 +125,18 @@ def _classify_text(text: str) -> tuple[_HarnessSpan, ...]:
 
 
 def _classify_span(text: str) -> HarnessTextKind:
-    if detect_author(text) == "recall":
+    author = detect_author(text)
+    if author == "recall":
         return "recall"
     phrase = _OPENING_PHRASE.match(text)
     if phrase and phrase.lastindex:
         return OPENING_PHRASES[phrase.lastindex - 1][1]
     element = _ELEMENT.match(text)
-    if element is None or element["blank"]:
+    if element is not None and element["blank"]:
         return "noise"
-    return "context" if _INSTRUCTIONS_HEADING in text else ELEMENT_KINDS.get(element["name"].lower(), "noise")
+    if author == "context":
+        return "summary" if element and element["name"].lower() == "state_snapshot" else "context"
+    return ELEMENT_KINDS.get(element["name"].lower(), "noise") if element else "noise"
 
 
 @cached_per_message

@@ -54,7 +54,8 @@ class SlidingWindow:
                 kept_longest += deferred
                 tokens -= self._count_tokens_freed(history, i, dropped)
                 starts_with_user |= history[i].role == "user" and len(dropped) < len(history[i].parts)
-                yield from (Drop(history.occurrence(place), POLICY_NAME, "outside the window") for place in dropped)
+                for place in dropped:
+                    yield Drop(history.occurrence(place), POLICY_NAME, "outside the window", removes_human_words=True)
             is_open = starts_with_user or (stop < len(history) and history[stop].role == "user")
             if tokens + (0 if is_open else reserve) <= self.budget:
                 return

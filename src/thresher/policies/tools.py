@@ -1,7 +1,8 @@
 """The policy `tools`: drop, replace, summarize or truncate tool calls, selected by name, category or outcome.
 
-Results with human text (answers to question tools, and comments on a refusal: "the user said: …") are edited only if
-a name or a glob other than `*` selects the tool, or if the tool asks questions and the category `question` is selected.
+Questions with their answers and reports of completion are edited only if a name or a glob other than `*` selects the
+tool, or if its category is selected. A person's words inside other results, such as a comment on a refusal, stay unless
+a name selects the tool.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from thresher.edits.placeholder import to_label_line as flat
 from thresher.edits.truncate import MIN_SAVING_DIVISOR
 from thresher.errors import OptionError
 from thresher.model import History, Message, Place, ToolCall, ToolChain, ToolResult
+from thresher.model.human_words import ANSWERED_CATEGORIES
 from thresher.model.one_liners import describe_chain
 from thresher.model.tool_calls import ToolUse
 from thresher.policies import base
@@ -26,7 +28,6 @@ MIN_CUT_CHARS = 100
 """Minimum of a length limit, which includes the truncation note."""
 MAX_LINE_CHARS = 200
 INTERRUPTED_PREFIX = "[Request interrupted"
-USER_WORDS_MARKER = "the user said:"
 
 
 @renamed_fields(do="action", except_names="exclude_tools", values=RENAMED_ACTIONS)
@@ -86,19 +87,23 @@ class EditToolCalls:
         if base.is_tool_selected(link, self.exclude_tools, ()):
             return False
 
-        if _has_human_answer(link):
-            names = tuple([name for name in self.names if name != "*"])
-            return base.is_tool_selected(link, names, ("question",) if "question" in self.categories else ())
+        if link.use.category in ANSWERED_CATEGORIES:
+            return self._is_named(link) or link.use.category in self.categories
         everything = self.failed is not None and not self.names and not self.categories
         return everything or base.is_tool_selected(link, self.names, self.categories)
+
+    def _is_named(self, link: ToolUse) -> bool:
+        """Return whether a name or a glob other than `*` selects the tool."""
+        return base.is_tool_selected(link, tuple([name for name in self.names if name != "*"]), ())
 
     def _edit_call(self, history: History, link: ToolUse) -> Iterator[Edit]:
         call = history.occurrence(link.chain.call)
         result = history.occurrence(link.chain.result) if link.chain.result else None
         why = "failed" if self.failed else link.use.category.replace("_", " ")
+        named = self._is_named(link) or link.use.category in ANSWERED_CATEGORIES
         match self.action:
             case "drop":
-                yield Drop(call, POLICY_NAME, why)
+                yield Drop(call, POLICY_NAME, why, removes_human_words=named)
             case "replace_calls":
                 yield Replace(call, POLICY_NAME, why)
             case "truncate_calls":
@@ -107,13 +112,16 @@ class EditToolCalls:
                     yield Truncate(call, POLICY_NAME, f"arguments longer than {self.limit:,}", gaps)
             case "summarize":
                 targets = (call,) if result is None else (call, result)
-                yield Summarize(targets, POLICY_NAME, why, "", label=_describe_call(link.call, link.result))
+                label = _describe_call(link.call, link.result)
+                yield Summarize(targets, POLICY_NAME, why, "", label, removes_human_words=named)
             case "replace" if result is not None:
-                yield Replace(result, POLICY_NAME, why, note="interrupted" if _is_interrupted(link) else "")
+                note = "interrupted" if _is_interrupted(link) else ""
+                yield Replace(result, POLICY_NAME, why, note, removes_human_words=named)
             case "truncate" if link.result is not None and result is not None:
                 gaps = self._find_cuts(link.result.text)
                 if gaps:
-                    yield Truncate(result, POLICY_NAME, f"longer than {self._max_chars:,}", gaps)
+                    why = f"longer than {self._max_chars:,}"
+                    yield Truncate(result, POLICY_NAME, why, gaps, removes_human_words=named)
 
     @property
     def _max_chars(self) -> int:
@@ -147,10 +155,3 @@ def _is_interrupted(link: ToolUse) -> bool:
     """Return whether a result, or its placeholder, reports an interruption."""
     text = link.result.text[:200].lstrip() if link.result else ""
     return text.startswith(INTERRUPTED_PREFIX) or (text.startswith("[thresher ") and text.endswith("· interrupted]"))
-
-
-def _has_human_answer(link: ToolUse) -> bool:
-    """Return whether a result contains human text."""
-    if link.use.category == "question":
-        return True
-    return link.result is not None and link.result.is_error and USER_WORDS_MARKER in link.result.text[:1000]

@@ -232,7 +232,7 @@ def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterat
 
 def _label(hit: SearchHit) -> str:
     """Return the label of a hit: `harness` or `recall` for text by that author, otherwise a short name of the kind."""
-    return hit.author if hit.author in ("harness", "recall") else _LABELS.get(hit.kind, hit.kind)
+    return hit.author if hit.author in ("harness", "recall", "context") else _LABELS.get(hit.kind, hit.kind)
 
 
 def _citation(excerpt: Excerpt) -> StyledLine:

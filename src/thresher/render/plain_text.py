@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from thresher.model import History, Image, Message, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.tool_calls import describe_tool_call
+from thresher.model.turns import is_injected
 from thresher.render.text import strip_control_codes
 
 HEADINGS = {"system": "System", "user": "User", "assistant": "Assistant"}
@@ -17,7 +18,7 @@ def format_plain_text(history: History) -> str:
         text = message_text(message)
         if text and message.role not in ("tool", role):
             role = message.role
-            is_harness = role == "user" and message.author in ("harness", "recall")
+            is_harness = is_injected(message)
             lines += ["", f"## {HEADINGS[role]}" + (" (harness)" if is_harness else "")]
         lines += [text] if text else []
     return "\n".join(lines).strip() + "\n"

@@ -1,7 +1,7 @@
 """Render a session as lines for a terminal and as JSON values."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from thresher.edits import Edit, Plan, Summarize, list_targets
 from thresher.edits.explain import EDIT_LABELS
@@ -20,6 +20,7 @@ from thresher.model import (
     content_id,
     part_text,
 )
+from thresher.model.message import Author
 from thresher.model.tool_calls import describe_tool_call
 from thresher.render.text import format_count, format_token_count, plural, shorten, strip_control_codes
 from thresher.tokens import count, estimate_part_tokens
@@ -39,8 +40,9 @@ _STYLES = {
     "tool": "magenta",
     "harness": "dim",
     "recall": "dim yellow",
+    "context": "dim",
 }
-_AUTHOR_LABELS = {"human": "you", "model": "model", "tool": "result", "harness": "harness", "recall": "recall"}
+_AUTHOR_LABELS = {name: name for name in get_args(Author)} | {"human": "you", "tool": "result"}
 
 
 def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:

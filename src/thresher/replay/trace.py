@@ -79,7 +79,7 @@ def list_request_texts(messages: Sequence[Message]) -> list[str]:
 def _is_model_call(history: History, turn: Turn) -> bool:
     """Report whether a model wrote the turn, rather than the harness or a compaction."""
     written = history.messages[turn.start : turn.stop]
-    return any(message.author != "harness" and not message.carried for message in written)
+    return any(message.author not in ("harness", "context") and not message.carried for message in written)
 
 
 def _time(history: History, turn: Turn) -> float | None:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from thresher.model import History, Place, Summary, Text, Thinking, ToolResult
+from thresher.model import History, Place, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.file_changes import ToolFileChange, extract_file_changes
 from thresher.model.harness_text import extract_human_text
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import clip, count_text_lines, count_with_noun, to_printable_line
 from thresher.model.tool_actions import ChainAction, parse_chain_action
+from thresher.model.tool_calls import describe_tool_call
 from thresher.model.tool_outcomes import find_error_line, parse_tool_outcome
 from thresher.summarize.layout import SummarySection, fit_sections
 from thresher.summarize.quotes import quote_opening, select_quotes
@@ -93,6 +94,8 @@ def _gather_material(history: History, members: Sequence[Place]) -> _SummaryMate
                 material.agent_texts.append(text)
             case Thinking(text=text):
                 material.thinking_texts.append(text)
+            case ToolResult() as result if place in history.human_words and not _is_question(history, place):
+                material.requests.append(result.text[slice(*history.human_words[place])])
             case Summary(text=text) if to_printable_line(text):
                 material.summaries.append(text)
             case _:
@@ -102,6 +105,12 @@ def _gather_material(history: History, members: Sequence[Place]) -> _SummaryMate
         if isinstance(part, ToolResult) and (end := parse_tool_outcome(part, is_command=True)).failed:
             material.orphan_errors.append(clip(find_error_line(end) or "a call that is not known", MAX_ERROR_CHARS))
     return material
+
+
+def _is_question(history: History, result: Place) -> bool:
+    """Return whether a result answers a question, which the summary lists with its answer."""
+    call = history.part(history.chain_at[result].call)
+    return isinstance(call, ToolCall) and describe_tool_call(call).category == "question"
 
 
 def _format_heading(history: History, members: Sequence[Place], actions: Sequence[ChainAction]) -> str:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from thresher.dialects.openai_responses.codec import NATIVE_EXTRAS, parse_openai_responses_item
 from thresher.model import AbandonedBranch, History, Message, Session, Usage
+from thresher.model.harness_text import extract_human_text
 from thresher.model.jsontext import load_json
 from thresher.model.parts import Summary, Text, ToolResult, Unknown
 from thresher.transcripts.base import SessionFolder, TranscriptFormat, make_session, parse_time, usage_with_cached_input
@@ -209,11 +210,17 @@ class CodexRolloutReader:
         """Return a user message with the correct author.
 
         The author is the model if the message is the prompt of a sub-agent, and a person if an event repeats its text.
+        If events name the prompts, a message of elements that no event repeats is by the harness.
         """
-        if self._is_subagent() and message.role == "user" and message.author == "human":
+        if message.role != "user":
+            return message
+        if self._is_subagent() and message.author == "human":
             return replace(message, author="model")
-        if message.role == "user" and message.author != "human" and message.text.strip() in self.typed_texts:
+        text = message.text.strip()
+        if text in self.typed_texts:
             return replace(message, author="human")
+        if message.author == "human" and self.typed_texts and _consists_of_elements(message):
+            return replace(message, author="harness")
         return message
 
     def _is_subagent(self) -> bool:
@@ -233,6 +240,12 @@ def _with_exit_status(part: Any) -> Any:
     if isinstance(part, ToolResult) and (match := _EXIT_CODE.search(part.text[:400] + part.text[-200:])):
         return replace(part, is_error=match[1] != "0")
     return part
+
+
+def _consists_of_elements(message: Message) -> bool:
+    """Return whether all texts outside known harness text are elements."""
+    texts = [extract_human_text(part.text) for part in message.parts if isinstance(part, Text)]
+    return all(text.startswith("<") and text.endswith(">") for text in texts if text)
 
 
 def _as_summary(message: Message) -> Message:

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from thresher.model.harness_text import detect_author
+from thresher.model.human_words import find_closing_comment
 from thresher.model.jsontext import dump_json
 from thresher.model.message import Author
 from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
@@ -205,10 +206,6 @@ _FAILURE = re.compile(
     r"|Command execution was not successful|Command executed in terminal[^\n]*Exit code: -?[1-9])"
 )
 _ERROR = re.compile(r"\s*(?:\[ERROR\]|Error:|<error>)")
-_HUMAN_CLOSING_TAG = re.compile(r"</(feedback|user_message|answer|user_feedback)>\s*\Z")
-_HUMAN_INTRODUCTION = re.compile(r"[^\n]*(?:[Tt]he user |New (?:instructions|message) )")
-MAX_CLOSING_TAG_CHARS = 40
-"""Maximum distance from the end of a text to the closing tag of a person's comment."""
 
 
 def parse_result_header(text: str) -> tuple[str, int] | None:
@@ -232,15 +229,8 @@ def is_failed_tool_answer(text: str, name: str) -> bool:
 
 def split_human_feedback(text: str) -> tuple[str, str]:
     """Return a tool's output, and the person's comment at the end; the comment can be empty."""
-    closing = _HUMAN_CLOSING_TAG.search(text, max(len(text) - MAX_CLOSING_TAG_CHARS, 0))
-    start = text.rfind(f"<{closing[1]}>") if closing else -1
-    if start < 0:
-        return text, ""
-    before = text[:start].rstrip()
-    line = before.rfind("\n") + 1
-    if before and not _HUMAN_INTRODUCTION.match(before, line):
-        return text, ""
-    return text[:line], text[line:]
+    start = find_closing_comment(text)
+    return (text, "") if start is None else (text[:start], text[start:])
 
 
 class SortedUserMessage(NamedTuple):

@@ -15,6 +15,7 @@ from thresher.edits import Plan, apply, get_placeholder_id, repair
 from thresher.edits.legality import LegalityTracker
 from thresher.edits.repair_history import RepairError
 from thresher.model import History, Message, ToolResult
+from thresher.model.context_marks import mark_messages
 from thresher.model.jsontext import canonical_json
 from thresher.tokens import TokenWeights
 from thresher.window.ledger import EditsByTarget, ReplanRecord
@@ -32,10 +33,11 @@ class RequestPrompt(Struct, frozen=True):
     messages: tuple[Message, ...]
     tools: str
     extras: Any
+    context_marks: tuple[str, ...] = ()
 
     def build_history(self, messages: Sequence[Message]) -> History:
         """Return a history of this prompt and `messages`."""
-        return History((*self.messages, *messages), self.tools, self.extras)
+        return History((*self.messages, *messages), self.tools, self.extras, self.context_marks)
 
 
 class ClearableResult(Struct, frozen=True):
@@ -73,6 +75,7 @@ class WindowConversation:
         edits: EditsByTarget,
         token_weights: TokenWeights,
         parsed_before: "WindowConversation | None",
+        context_marks: tuple[str, ...] = (),
     ) -> None:
         """Build the rows to send for a request with the edits of a replan; reuse the messages of `parsed_before`."""
         self.token_weights = token_weights
@@ -88,7 +91,7 @@ class WindowConversation:
         self.received: list[Message] = []
         self._needs_joint_parsing = False
         """True if all rows must be parsed together, because a call or result has no id."""
-        self.prompt = parse_request_prompt(request)
+        self.prompt = structs.replace(parse_request_prompt(request), context_marks=context_marks)
         self.received = self._parse_rows(request, 0)
         self._parsed = {digest: self._parsed[digest] for digest in request.row_digests if digest in self._parsed}
         self._build(request)
@@ -197,7 +200,7 @@ class WindowConversation:
         missing = [index for index, digest in enumerate(digests, start) if digest not in self._parsed]
         if missing:
             rows = request.plain_rows(missing[0])
-            messages = request.dialect.parse([rows[index - missing[0]] for index in missing]).messages
+            messages = self._parse_messages(request, [rows[index - missing[0]] for index in missing])
             if not all(map(is_self_contained, messages)):
                 self._needs_joint_parsing = True
                 return self._parse_rows_together(request)[start:]
@@ -209,8 +212,13 @@ class WindowConversation:
     def _parse_rows_together(self, request: WindowRequest) -> list[Message]:
         """Parse all rows together, since a call without an id is identified by the rows before it."""
         old = self.received
-        messages = request.dialect.parse(request.plain_rows()).messages
+        messages = self._parse_messages(request, request.plain_rows())
         return [old[i] if i < len(old) and old[i] == message else message for i, message in enumerate(messages)]
+
+    def _parse_messages(self, request: WindowRequest, rows: list[Any]) -> tuple[Message, ...]:
+        marks = self.prompt.context_marks
+        messages = request.dialect.parse(rows).messages
+        return mark_messages(messages, marks) if marks else messages
 
     def _count_call(self, message: Message) -> None:
         """Count model calls: consecutive assistant messages are one call."""

@@ -90,7 +90,8 @@ class Window(Replanner):
             return last, NewContent(last.extend(request))
         edits = self.ledger.active_edits(replan)
         parsed_before = last or (self._conversations[-1] if self._conversations else None)
-        conversation = WindowConversation(request, replan, edits, self._setup.scale, parsed_before)
+        marks = self._setup.settings.context_marks
+        conversation = WindowConversation(request, replan, edits, self._setup.scale, parsed_before, marks)
         self._refetches.record_removed(conversation.original, edits.values())
         key = conversation_key(conversation)
         before = last or next(

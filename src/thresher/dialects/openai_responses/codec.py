@@ -48,6 +48,8 @@ NATIVE_EXTRAS = VendorExtras(NAME)
 
 _WHOLE = VendorExtras(NAME, shape="whole")
 _SHELL = "local_shell"
+_TOOL_DEFINITION_ITEMS = ("additional_tools", "mcp_list_tools")
+"""Items that define tools inside the input."""
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -95,6 +97,8 @@ def parse_openai_responses_item(item: Any) -> Message:
 
 def _parse_unknown_item(kind: str, item: dict[str, Any]) -> Message:
     part = (Unknown(kind, dump_json(item)),)
+    if kind in _TOOL_DEFINITION_ITEMS:
+        return Message("system", part, author="harness", pocket=_WHOLE)
     if kind.endswith("_output"):
         return Message("user", part, author="tool", pocket=_WHOLE)
     return Message("assistant", part, author="model", pocket=_WHOLE)

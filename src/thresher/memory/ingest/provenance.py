@@ -32,10 +32,12 @@ from thresher.memory.ingest.redaction import is_secret_name
 from thresher.memory.records import ExclusionReason
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import find_harness_spans
+from thresher.model.human_words import find_human_words
 from thresher.model.jsontext import load_json
 from thresher.model.open_calls import OpenCalls
 from thresher.model.parts import Part
 from thresher.model.tool_calls import describe_tool_call
+from thresher.model.tool_catalog import ToolCategory
 
 TextField = Literal["human", "agent", "thinking", "input", "output", "summary"]
 """Field of a text. Harness texts and system prompts have the field `human`."""
@@ -90,6 +92,8 @@ class _PendingCall(NamedTuple):
     """True if the call edits or runs something, so that the text after its result is original."""
     recalls_before: int
     """Number of recalls answered before this call."""
+    name: str = ""
+    category: ToolCategory = "other"
 
 
 class _ProvenanceReader:
@@ -138,7 +142,8 @@ class _ProvenanceReader:
     def _call(self, call: ToolCall) -> list[AttributedText]:
         recall, details = classify_recall(call), describe_tool_call(call)
         changes_state = bool(details.command) or details.category in ("file_edit", "execution")
-        self.calls.append(_PendingCall(recall, changes_state and not recall, self._recall_count))
+        pending = _PendingCall(recall, changes_state and not recall, self._recall_count, call.name, details.category)
+        self.calls.append(pending)
         self._pending.add(call.id, self._message_count, self.calls[-1])
         text = strip_embedded_data(_join_argument_texts(call.arguments))
         return _single_text("input", text, "recall") if recall else _split_recalled("input", text, printed=True)
@@ -149,10 +154,12 @@ class _ProvenanceReader:
             self._recall_count += 1
         elif call.changes_state and call.recalls_before == self._recall_count:
             self._is_after_recall = False
-        text = strip_embedded_data(result.text)
         if call.recall == "alone":
-            return _single_text("output", text, "recall")
-        texts = _split_recalled("output", text, printed=True)
+            return _single_text("output", strip_embedded_data(result.text), "recall")
+        start, stop = find_human_words(result, call.name, call.category) or (0, 0)
+        words = strip_embedded_data(result.text[start:stop])
+        text = strip_embedded_data(result.text[:start] + result.text[stop:])
+        texts = _split_recalled("human", words, printed=False) + _split_recalled("output", text, printed=True)
         if call.recall and all(attributed.reason != "recall" for attributed in texts):
             return _single_text("output", text, "recall")
         return texts
@@ -225,9 +232,9 @@ def _split_text(text: str, message: Message) -> list[AttributedText]:
         return _single_text(field, text, "recall")
     if message.role == "system":
         return _split(field, text, _recalled_cuts(text), "system")
-    if message.author == "harness" and text.lstrip().startswith(SUMMARY_OPENINGS):
+    if _is_by_harness(message) and text.lstrip().startswith(SUMMARY_OPENINGS):
         return _split("summary", text, _recalled_cuts(text))
-    recalled = _recalled_cuts(text, printed=message.author == "harness")
+    recalled = _recalled_cuts(text, printed=_is_by_harness(message))
     return _split(field, text, [*recalled, *_foreign_cuts(text)], _prompt_reason(text, message))
 
 
@@ -243,7 +250,11 @@ def _foreign_cuts(text: str) -> list[_CUT]:
 def _prompt_reason(text: str, message: Message) -> ExclusionReason:
     if is_memory_prompt(text):
         return "recall"
-    return _classify_harness_text(text[:400]) if message.author == "harness" else _classify_noise(text)
+    return _classify_harness_text(text[:400]) if _is_by_harness(message) else _classify_noise(text)
+
+
+def _is_by_harness(message: Message) -> bool:
+    return message.author in ("harness", "context")
 
 
 SUMMARY_OPENINGS = (

@@ -210,7 +210,8 @@ def _clearing_strategy(name: str, budget: int, keep: int, at_least: int, *, is_s
 def _is_human_prompt(conversation: ReplayConversation, number: int) -> bool:
     """Report whether a row is a prompt that a person wrote."""
     message = conversation.messages[conversation.rows[number].first_message]
-    return conversation.rows[number].role == "user" and message.role == "user" and message.author != "harness"
+    is_user = conversation.rows[number].role == "user" and message.role == "user"
+    return is_user and message.author not in ("harness", "context")
 
 
 def _prune(conversation: ReplayConversation, shown: _RewrittenRows, stop: int, *, protect: float, least: float) -> None:

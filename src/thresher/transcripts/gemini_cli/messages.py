@@ -114,7 +114,7 @@ class _MessageBuilder:
                 messages = [Message("user", self._parse_parts("user", parts), author="tool", id=entry.id)]
             case _:
                 return
-        self._is_after_harness = messages[-1].author == "harness"
+        self._is_after_harness = messages[-1].author in ("harness", "context")
         yield from (message if message.time else replace(message, time=time) for message in messages)
 
     def _parse_parts(self, role: str, parts: list[Any]) -> tuple[Part, ...]:
