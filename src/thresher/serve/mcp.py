@@ -5,6 +5,7 @@ A model chooses a tool by its description, so each description says when to call
 """
 
 import inspect
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -24,7 +25,10 @@ try:
     from mcp.types import ToolAnnotations
     from pydantic import Field
 except ImportError as error:
-    raise OptionError("the MCP server needs the `mcp` package: pip install 'thresher[mcp]'") from error
+    raise OptionError(
+        "the MCP server needs the `mcp` package, version 2.2 or newer, which the extra `thresher[mcp]` installs: "
+        f"{sys.executable} -m pip install 'mcp>=2.2'"
+    ) from error
 
 SERVER_INSTRUCTIONS = (
     "Thresher searches the past agent sessions on this machine and the conversation that started you. If you are a "
