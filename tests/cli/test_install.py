@@ -24,7 +24,7 @@ OTHER = {"other": {"command": "npx"}}
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home folder; the current folder is a project in it. No test but those of the check starts the server."""
-    monkeypatch.setattr(install_module, "check_server_starts", lambda command, variables: None)
+    monkeypatch.setattr(install_module, "check_server_starts", lambda *_: None)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME", "THRESHER_HOME"):
         monkeypatch.delenv(name, raising=False)
     user = tmp_path / "user"
@@ -283,7 +283,8 @@ def test_a_server_that_does_not_start_is_reported_with_its_reason(
 
 def test_the_check_starts_the_real_server(tmp_path: Path) -> None:
     package = Path(install_module.__file__).parents[2]
-    code = f"import sys; sys.path.insert(0, {str(package)!r}); from thresher.cli import main; sys.argv[1:] = ['mcp']; main()"
+    code = f"import sys; sys.path.insert(0, {str(package)!r}); sys.argv[1:] = ['mcp']; "
+    code += "from thresher.cli import main; main()"
     check_server_starts((sys.executable, "-c", code), {"THRESHER_HOME": str(tmp_path / "data")})
     without = code.replace("import sys;", "import sys; sys.modules['mcp'] = None;")
     assert "-m pip install 'mcp>=2.2'" in start_failure((sys.executable, "-c", without))

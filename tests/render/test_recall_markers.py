@@ -12,8 +12,8 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("bracket", BRACKETS)
+@pytest.mark.parametrize("name", NAMES, ids=[*map(ascii, NAMES)])
+@pytest.mark.parametrize("bracket", BRACKETS, ids=[*map(ascii, BRACKETS)])
 def test_no_notation_of_a_tag_stays_in_recalled_text(bracket: str, name: str) -> None:
     opening = format_opening_tag(["a1"])
     wrapped = wrap_recalled_text(f"before {bracket}{name}> after", ["a1"])

@@ -54,7 +54,8 @@ def _locked(target: Path, sleep: Sleep) -> Iterator[None]:
         sleep(LOCK_POLL_SECONDS)
     else:
         raise McpClientError(
-            f"`{target}` is locked by another program, so nothing was changed; close it and try again, or delete `{lock}`"
+            f"`{target}` is locked by another program, so nothing was changed; close it and try again, or "
+            f"delete `{lock}`"
         )
     try:
         yield
