@@ -261,6 +261,18 @@ def test_the_lock_is_held_while_the_file_is_replaced(home: Path) -> None:
     assert held == [True]
 
 
+def test_every_first_installation_includes_what_install_starts() -> None:
+    root = Path(__file__).parents[2]
+    for page in ("README.md", "docs/tutorial.md", "docs/how-to/sub-agents.md"):
+        lines = (root / page).read_text(encoding="utf-8").splitlines()
+        installations = [line for line in lines if "pip install" in line]
+        assert installations
+        assert [line for line in installations if "mcp" not in line] == []
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    assert "--editable '.[mcp]'" in makefile
+    assert "--editable .\n" not in makefile
+
+
 def start_failure(command: tuple[str, ...]) -> str:
     with pytest.raises(McpClientError) as error:
         check_server_starts(command, {})

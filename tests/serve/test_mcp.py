@@ -21,6 +21,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
 
+from command_line import run
 from thresher.samples import write_samples
 from thresher.serve.access_token import TOKEN_FILE
 from thresher.serve.mcp import build_mcp_server
@@ -198,6 +199,12 @@ def test_a_configured_token_is_required(samples: Path, tmp_path: Path) -> None:
         assert _status(port, Authorization="Bearer open") == 401
         assert _status(port, Authorization="Bearer sesame") not in (401, 403, 421)
     assert not (tmp_path / "home" / TOKEN_FILE).exists()
+
+
+def test_the_token_is_turned_off_only_on_loopback_and_without_another_one() -> None:
+    assert run("mcp", "--http", "--no-token", "--token", "sesame").exit_code == 2
+    assert "needs a token" in str(run("mcp", "--http", "--no-token", "--host", "0.0.0.0").exception)
+    assert "NAME:PORT" in str(run("mcp", "--http", "--no-token", "--allow-host", "http://x/").exception)
 
 
 def test_without_options_a_token_from_the_data_folder_is_required(samples: Path, tmp_path: Path) -> None:

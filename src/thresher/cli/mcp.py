@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from thresher.cli.common import warn
 from thresher.cli.options import option, source_options
@@ -70,6 +71,8 @@ def mcp_command(
       thresher mcp --http --port 8765       serve on http://127.0.0.1:8765/mcp
       thresher mcp --http --host 0.0.0.0 --allow-host proxy.example.org
     """
+    if no_token and click.get_current_context().get_parameter_source("token") == ParameterSource.COMMANDLINE:
+        raise click.UsageError("--token requires a token and --no-token requires none. Use one of them.")
     from thresher.serve.mcp import serve_mcp_stdio
     from thresher.serve.mcp_tools import McpTools
 

@@ -32,7 +32,7 @@ def write_config_change(
     try:
         target = change.file.resolve()  # follow a symlink, so that it stays one
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target, sleep), _new_file(target, change.new_content or b"") as temporary:
+        with _locked(change.file, sleep), _new_file(target, change.new_content or b"") as temporary:
             return _replace_file(target, temporary, change, replace)
     except OSError as error:
         reason = error.strerror or error
@@ -40,9 +40,9 @@ def write_config_change(
 
 
 @contextmanager
-def _locked(target: Path, sleep: Sleep) -> Iterator[None]:
+def _locked(file: Path, sleep: Sleep) -> Iterator[None]:
     """Hold the lock of a file; take it from an owner that no longer renews it."""
-    lock = target.with_name(target.name + LOCK_SUFFIX)
+    lock = file.with_name(file.name + LOCK_SUFFIX)  # of a symlink: next to the link, as Claude Code does
     for _ in range(LOCK_ATTEMPTS):
         with suppress(FileExistsError):
             lock.mkdir()
@@ -54,8 +54,7 @@ def _locked(target: Path, sleep: Sleep) -> Iterator[None]:
         sleep(LOCK_POLL_SECONDS)
     else:
         raise McpClientError(
-            f"`{target}` is locked by another program, so nothing was changed; close it and try again, or "
-            f"delete `{lock}`"
+            f"`{file}` is locked by another program, so nothing was changed; close it and try again, or delete `{lock}`"
         )
     try:
         yield
