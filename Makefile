@@ -88,7 +88,7 @@ $(VENV)/.venv:
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.venv pyproject.toml
-	$(install) --editable .
+	$(install) --editable '.[mcp]'
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.venv pyproject.toml

@@ -123,6 +123,7 @@ def many(place: Path, calls: int, clients: int) -> list[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "thresher.cli", "mcp", "--http", "--port", str(port), "--no-discover"]
+    command += ["--no-token"]
     server = subprocess.Popen([*command, "--source", str(world.folder)], env=_home(place), stderr=subprocess.DEVNULL)
     stop = threading.Event()
 

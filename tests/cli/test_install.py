@@ -12,16 +12,19 @@ from click.testing import Result
 
 from command_line import run, run_json
 from thresher.cli import install as install_module
-from thresher.cli.install import find_mcp_server_command, write_config_change
+from thresher.cli.install import find_mcp_server_command
 from thresher.serve.config_edits import SERVER_NAME
+from thresher.serve.config_writing import LOCK_ATTEMPTS, write_config_change
 from thresher.serve.mcp_clients import MCP_CLIENTS, McpClientError, plan_config_change
+from thresher.serve.server_check import check_server_starts
 
 OTHER = {"other": {"command": "npx"}}
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home folder; the current folder is a project in it."""
+    """An empty home folder; the current folder is a project in it. No test but those of the check starts the server."""
+    monkeypatch.setattr(install_module, "check_server_starts", lambda *_: None)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME", "THRESHER_HOME"):
         monkeypatch.delenv(name, raising=False)
     user = tmp_path / "user"
@@ -195,6 +198,124 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(home: Path) -> None:
     with pytest.raises(McpClientError, match="by another program"):
         write_config_change(change)
     assert files(home) == {"mcp.json": b'{"from": "Cursor"}'}
+
+
+def test_a_client_that_writes_its_older_copy_over_the_change_is_reported(home: Path) -> None:
+    file = home / "mcp.json"
+    file.write_text("{}", encoding="utf-8")
+    change = plan_config_change(MCP_CLIENTS["cursor"], file, {"command": "x"})
+
+    def replace(new: Path, target: Path) -> None:
+        new.replace(target)
+        target.write_text('{"from": "Cursor"}', encoding="utf-8")
+
+    with pytest.raises(McpClientError, match="may be lost"):
+        write_config_change(change, replace=replace)
+    assert files(home) == {"mcp.json": b'{"from": "Cursor"}', "mcp.json.before-thresher": b"{}"}
+
+
+def test_a_locked_file_is_written_when_its_owner_releases_the_lock(home: Path) -> None:
+    file, lock = home / "mcp.json", home / "mcp.json.lock"
+    change = plan_config_change(MCP_CLIENTS["cursor"], file, {"command": "x"})
+    waits: list[float] = []
+
+    def release(seconds: float) -> None:
+        assert not file.exists()
+        waits.append(seconds)
+        if len(waits) == 3:
+            lock.rmdir()
+
+    lock.mkdir()
+    write_config_change(change, sleep=release)
+    assert len(waits) == 3
+    assert not lock.exists()
+    assert file.read_bytes() == change.new_content
+
+
+def test_a_file_that_stays_locked_is_not_written(home: Path) -> None:
+    file, lock = home / "mcp.json", home / "mcp.json.lock"
+    change = plan_config_change(MCP_CLIENTS["cursor"], file, {"command": "x"})
+    waits: list[float] = []
+    lock.mkdir()
+    with pytest.raises(McpClientError, match="locked by another program"):
+        write_config_change(change, sleep=waits.append)
+    assert len(waits) == LOCK_ATTEMPTS
+    assert lock.exists()
+    os.utime(lock, times=(1_000_000_000, 1_000_000_000))  # its owner crashed
+    write_config_change(change, sleep=waits.append)
+    assert len(waits) == LOCK_ATTEMPTS
+    assert list(files(home)) == ["mcp.json"]
+    assert not lock.exists()
+
+
+def test_the_lock_is_held_while_the_file_is_replaced(home: Path) -> None:
+    file, lock = home / "mcp.json", home / "mcp.json.lock"
+    change = plan_config_change(MCP_CLIENTS["cursor"], file, {"command": "x"})
+    held: list[bool] = []
+
+    def replace(new: Path, target: Path) -> None:
+        held.append(lock.is_dir())
+        new.replace(target)
+
+    write_config_change(change, replace=replace)
+    assert held == [True]
+
+
+def test_every_first_installation_includes_what_install_starts() -> None:
+    root = Path(__file__).parents[2]
+    for page in ("README.md", "docs/tutorial.md", "docs/how-to/sub-agents.md"):
+        lines = (root / page).read_text(encoding="utf-8").splitlines()
+        installations = [line for line in lines if "pip install" in line]
+        assert installations
+        assert [line for line in installations if "mcp" not in line] == []
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    assert "--editable '.[mcp]'" in makefile
+    assert "--editable .\n" not in makefile
+
+
+def start_failure(command: tuple[str, ...]) -> str:
+    with pytest.raises(McpClientError) as error:
+        check_server_starts(command, {})
+    return str(error.value)
+
+
+def test_a_server_that_does_not_start_is_reported_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    missing = tmp_path / "thresher"
+    assert "No such file" in start_failure((str(missing), "mcp"))
+    missing.write_text("not a program")
+    assert str(missing) in start_failure((str(missing), "mcp"))
+    assert "needs the extra" in start_failure((sys.executable, "-c", "raise SystemExit('thresher: needs the extra')"))
+    assert "exit code 3" in start_failure((sys.executable, "-c", "raise SystemExit(3)"))
+    code = "import os; raise SystemExit(os.environ.get('PYTHONPATH') or os.environ['THRESHER_HOME'] != 'x' or None)"
+    check_server_starts((sys.executable, "-c", code), {"THRESHER_HOME": "x"})
+
+
+def test_the_check_starts_the_real_server(tmp_path: Path) -> None:
+    package = Path(install_module.__file__).parents[2]
+    code = f"import sys; sys.path.insert(0, {str(package)!r}); sys.argv[1:] = ['mcp']; "
+    code += "from thresher.cli import main; main()"
+    check_server_starts((sys.executable, "-c", code), {"THRESHER_HOME": str(tmp_path / "data")})
+    without = code.replace("import sys;", "import sys; sys.modules['mcp'] = None;")
+    assert "-m pip install 'mcp>=2.2'" in start_failure((sys.executable, "-c", without))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the program is a shell script")
+def test_nothing_is_written_if_the_server_does_not_start(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install_module, "check_server_starts", check_server_starts)
+    program = tmp_path / "thresher"
+    program.write_text("#!/bin/sh\necho 'thresher: needs the extra' >&2\nexit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    result = install("claude-code", "--write")
+    assert "the MCP server does not start, so nothing was written: needs the extra" in str(result.exception)
+    assert files(home) == {}
+    assert install("claude-code").exit_code == 0
+    assert install("claude-code", "--remove").exit_code == 0
 
 
 @pytest.mark.usefixtures("home")

@@ -1,16 +1,12 @@
 """`thresher install`: add Thresher's MCP server to the configuration of an agent.
 
-`thresher.serve.mcp_clients` computes the change. This module shows it and writes it. The agent may read or write
-its configuration file at any moment. So this module replaces the file atomically, and only if no other
-program has changed it since the change was computed.
+`thresher.serve.mcp_clients` computes the change, and `thresher.serve.config_writing` writes it. This module shows it.
 """
 
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -20,19 +16,18 @@ import click
 from thresher.cli.common import print_output, program_name, warn
 from thresher.cli.options import json_option, option
 from thresher.serve.config_edits import SERVER_NAME
+from thresher.serve.config_writing import write_config_change
 from thresher.serve.mcp_clients import (
     MCP_CLIENTS,
     ConfigChange,
     ManualEditError,
     McpClient,
-    McpClientError,
     build_server_entry,
     find_client_config,
     format_server_entry,
     plan_config_change,
 )
-
-BACKUP_SUFFIX = ".before-thresher"
+from thresher.serve.server_check import check_server_starts
 
 
 @click.command("install")
@@ -51,10 +46,11 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     """Add Thresher's MCP server to an agent.
 
     AGENT is claude-code, codex, gemini-cli, opencode, cursor or vscode. Without --write or --remove, the command shows
-    the change and writes nothing. The rest of the file stays as it is. If a JSON file has comments, or if a file cannot
-    be changed safely, the command prints the entry to paste.
+    the change and writes nothing. --write first starts the server once, and writes nothing if that fails. The rest of
+    the file stays as it is. If a JSON file has comments, or if a file cannot be changed safely, the command prints the
+    entry to paste.
 
-    Exits 1 if you have to change the file by hand.
+    Exits 1 if the server does not start, or if you have to change the file by hand.
 
     \b
     Examples:
@@ -67,13 +63,16 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
         raise click.UsageError("--write adds the entry and --remove removes it. Use one of them.")
     row = MCP_CLIENTS[client]
     file = find_client_config(row, project=project, platform=sys.platform, environment=os.environ)
-    entry = build_server_entry(row, find_mcp_server_command(), _server_environment())
+    command, variables = find_mcp_server_command(), _server_environment()
+    entry = build_server_entry(row, command, variables)
     value: dict[str, Any] = {"client": client, "file": str(file), "key": row.servers_key, "entry": entry}
     value |= {"check": row.check_command, "current_entry": None, "change_needed": True, "changed": False}
     value |= {"backup": None, "problem": None}
     try:
         change = plan_config_change(row, file, None if remove else entry)
         changed = change.new_content is not None and (write or remove)
+        if changed and write:
+            check_server_starts(command, variables)
         backup = write_config_change(change) if changed else None
     except ManualEditError as error:
         _print_manual_steps(row, error, value, remove=remove, as_json=as_json)
@@ -109,50 +108,6 @@ def _server_environment() -> dict[str, str]:
     """Return THRESHER_HOME if it is set: some agents do not pass it on, and the server needs it to find the archive."""
     folder = os.environ.get("THRESHER_HOME")
     return {"THRESHER_HOME": str(Path(folder).expanduser().absolute())} if folder else {}
-
-
-def write_config_change(change: ConfigChange) -> Path | None:
-    """Write a planned change, and return the path of the backup; None if there was no old file."""
-    try:
-        target = change.file.resolve()  # follow a symlink, so that it stays one
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # readable by the user only
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(change.new_content or b"")
-            return _replace_file(target, temporary, change)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise McpClientError(f"cannot write `{change.file}`: {reason}; check its permissions") from error
-
-
-def _replace_file(target: Path, temporary: Path, change: ConfigChange) -> Path | None:
-    if (target.read_bytes() if target.exists() else None) != change.old_content:
-        raise McpClientError(f"`{change.file}` was changed by another program just now; try again")
-    backup = None
-    if change.old_content is not None:
-        temporary.chmod(target.stat().st_mode & 0o7777)
-        backup = _write_backup(target, change.old_content)
-    temporary.replace(target)
-    return backup
-
-
-def _write_backup(target: Path, content: bytes) -> Path:
-    """Write a copy next to the file, under an unused name."""
-    for number in count(1):
-        backup = target.with_name(f"{target.name}{BACKUP_SUFFIX}{f'-{number}' if number > 1 else ''}")
-        try:
-            handle = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-        except FileExistsError:
-            continue
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        break
-    backup.chmod(target.stat().st_mode & 0o7777)
-    return backup
 
 
 def _print_manual_steps(

@@ -56,8 +56,8 @@ class Memory:
     `home` is the data folder (default: `THRESHER_HOME`). `archive` stores the sessions elsewhere: in another SQLite
     file or in any implementation of `Archive`; the search index stays in `home`. `sources` are additional files and
     folders to read. `discover=False` skips the agents' own folders. `retention` limits how long a session is kept
-    after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). Nothing is written outside `home`
-    and the archive.
+    after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). With `project_root`, only the
+    sessions whose project is this folder or below it are visible. Nothing is written outside `home` and the archive.
     """
 
     def __init__(
@@ -68,10 +68,13 @@ class Memory:
         sources: Sequence[str | os.PathLike[str]] = (),
         discover: bool = True,
         retention: str | None = None,
+        project_root: str | os.PathLike[str] = "",
     ) -> None:
         if isinstance(archive, str | os.PathLike):
             archive = SqliteArchive(Path(archive))
-        self.store = SessionStore(None if home is None else Path(home) / MEMORY_FOLDER, archive)
+        folder = None if home is None else Path(home) / MEMORY_FOLDER
+        root = str(Path(project_root).absolute()) if os.fspath(project_root) else ""
+        self.store = SessionStore(folder, archive, project_root=root)
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from thresher.memory.archive import placement
 from thresher.memory.archive.block_codec import flatten_messages
@@ -52,7 +52,9 @@ class IngestCounts(NamedTuple):
 class SessionStore:
     """Past sessions, by default in a SQLite archive in Thresher's home, with the index next to it.
 
-    `folder` contains the index, and the archive unless another one is given. Methods raise `StoreError` on failure.
+    `folder` contains the index, and the archive unless another one is given. `project_root` limits what is read, but
+    not what is written: only sessions whose project is this folder or below it are visible. Methods raise `StoreError`
+    on failure.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class SessionStore:
         folder: str | Path | None = None,
         archive: Archive | None = None,
         *,
+        project_root: str = "",
         commit_sizes: CommitSizes = COMMIT_SIZES,
         document_version: int = DOCUMENT_VERSION,
         index_type: type[TantivyIndex] = TantivyIndex,
     ) -> None:
         """Open no file yet. If the index has another `document_version`, the next sync rebuilds it."""
         self.folder = get_data_folder() / MEMORY_FOLDER if folder is None else Path(folder)
+        self.project_root = project_root
         local = SqliteArchive(self.folder / ARCHIVE_FILE)
         self.archive: Archive = archive or local
         other = blake2b(self.archive.name.encode(), digest_size=8).hexdigest()
@@ -234,11 +238,12 @@ class SessionStore:
         last_tombstone = index.read_state().last_tombstone
         tombstones = self.archive.tombstones(last_tombstone)
         blocks = {block for _, block in tombstones}
-        sessions = self.find_sessions(None if last_tombstone < 0 else [-block for block in blocks if block < 0])
-        for block in blocks | {-session.key for session in sessions}:
+        keys = None if last_tombstone < 0 else [-block for block in blocks if block < 0]
+        rows = self.archive.find_sessions(SessionFilter(keys=keys))
+        for block in blocks | {-row.key for row in rows}:
             index.remove_block(block)
-        for session in sessions:
-            index.add_documents(session.key, -session.key, [build_title_document(session)])
+        for row in rows:
+            index.add_documents(row.key, -row.key, [build_title_document(row.session)])
         self.archive.flush()
         position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)
@@ -268,8 +273,14 @@ class SessionStore:
     ) -> list[ArchivedSession]:
         """Return the sessions that meet all conditions; `id` is a prefix and `project` any part of the path."""
         key_list = None if keys is None else [*keys]
-        conditions = SessionFilter(keys=key_list, id_prefix=id, root=root, agent=agent, project=project, branch=branch)
-        return [row.session for row in self.archive.find_sessions(conditions)]
+        where = self.visible_sessions(
+            keys=key_list, id_prefix=id, root=root, agent=agent, project=project, branch=branch
+        )
+        return [row.session for row in self.archive.find_sessions(where)]
+
+    def visible_sessions(self, **conditions: Any) -> SessionFilter:
+        """Return a filter that also requires that this store may show the session."""
+        return SessionFilter(**conditions, folder=self.project_root)
 
     def messages(self, key: int, start: int = 0, stop: int | None = None) -> list[Message]:
         """Return a range of a session's messages, including those that a compaction repeats."""

@@ -14,16 +14,20 @@ instead of guessing.
 If nothing names a conversation, the newest one in the server's folder is chosen. If several are active there, the error
 lists them, and the model has to pass one as `session`. This choice ignores sub-agents' sessions: a sub-agent needs the
 context of its parent, and its own file would always be the newest.
+
+A transcript can contain any folder and any date. So the home folder and the folders above it, such as `/`, are no
+parents of a project, and a conversation is never newer than its file.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from thresher.errors import ThresherError
 from thresher.memory import Memory
 from thresher.memory.host_session import find_current_session
+from thresher.memory.ingest.change_detection import read_file_stat
 from thresher.memory.records import ArchivedSession
 from thresher.render.session_names import abbreviate_home, shorten_session_ids
 from thresher.render.text import shorten
@@ -77,14 +81,14 @@ def find_caller(
     `AmbiguousIdError` if several are active.
     """
     if session:
-        return Caller(_find_named(memory, session), "it was named")
-    if (hinted := find_session_by_hints(memory, hints)) is not None:
+        return Caller(_find_named(memory, session, now), "it was named")
+    if (hinted := find_session_by_hints(memory, hints, now)) is not None:
         return Caller(hinted, "the client names it")
     if hints != CallerHints():
         raise _not_written(hints.description)
     if current := find_current_session(environment):
         if stored := _find_by_id(memory, current):
-            return Caller(_latest_session(stored), "the agent's environment names it")
+            return Caller(_latest_session(stored, now), "the agent's environment names it")
         raise _not_written(f"conversation {current}")
     return _find_by_folder(memory, project, now)
 
@@ -105,24 +109,25 @@ def _find_by_folder(memory: Memory, project: str, now: datetime) -> Caller:
             f"no conversation found for the folder {folder}; pass `session` (an id, which search_sessions finds) or "
             "`project` (the folder of the conversation)"
         )
-    active = [facts for facts in candidates if facts.ended and now - facts.ended < ACTIVE_WITHIN]
+    active = [facts for facts in candidates if now - find_last_activity(facts, now) < ACTIVE_WITHIN]
     if len({(facts.agent, facts.root) for facts in active}) > 1:
         raise AmbiguousIdError(
-            f"several conversations are active in {folder}; pass one of them as `session`: {_format_choices(active)}"
+            f"several conversations are active in {folder}; pass one of them as `session`: "
+            f"{_format_choices(active, now)}"
         )
     others = "" if len(candidates) == 1 else f" of {len(candidates):,}"
     inactive = "" if active else ", and none is active now"
-    return Caller(_latest_session(active or candidates), f"it is the newest{others} in {folder}{inactive}")
+    return Caller(_latest_session(active or candidates, now), f"it is the newest{others} in {folder}{inactive}")
 
 
-def find_session_by_hints(memory: Memory, hints: CallerHints) -> ArchivedSession | None:
+def find_session_by_hints(memory: Memory, hints: CallerHints, now: datetime) -> ArchivedSession | None:
     """Return the session that the ids of a client name; this may be the session of the sub-agent that made the call."""
     if hints.thread_id:
         return next(iter(_find_by_id(memory, hints.thread_id)), None)
     if not hints.call_id:
         return None
-    newest = sorted(memory.store.find_sessions(), key=_end_time, reverse=True)[:MAX_SESSIONS_SEARCHED]
-    return next((facts for facts in newest if _has_call(memory, facts, hints.call_id)), None)
+    newest = _sort_by_activity(memory.store.find_sessions(), now)
+    return next((facts for facts in newest[:MAX_SESSIONS_SEARCHED] if _has_call(memory, facts, hints.call_id)), None)
 
 
 def _find_by_id(memory: Memory, id: str) -> list[ArchivedSession]:
@@ -134,32 +139,41 @@ def _has_call(memory: Memory, facts: ArchivedSession, call_id: str) -> bool:
     return any(call.id == call_id for message in last_messages for call in message.calls)
 
 
-def _find_named(memory: Memory, session: str) -> ArchivedSession:
+def _find_named(memory: Memory, session: str, now: datetime) -> ArchivedSession:
     if "/" not in session and "\\" not in session:
         return memory.facts(session)
     matches = [facts for facts in memory.store.find_sessions() if facts.file == session and not facts.subagent]
     if not matches:
         raise NotStoredError(f"`{shorten(session, 200)}` is not a known session file; pass an id")
-    return _latest_session(matches)
+    return _latest_session(matches, now)
 
 
-def _end_time(facts: ArchivedSession) -> datetime:
-    return facts.ended or _EARLIEST
+def find_last_activity(facts: ArchivedSession, now: datetime) -> datetime:
+    """Return the time of a conversation's last message, but no later than its file's last change."""
+    stat = read_file_stat(facts.file)
+    changed = now if stat is None else datetime.fromtimestamp(stat.mtime_ns // 1_000_000_000 + 1, UTC)
+    return min(facts.ended or _EARLIEST, changed, now)
 
 
-def _latest_session(sessions: Iterable[ArchivedSession]) -> ArchivedSession:
-    return max(sessions, key=lambda facts: (_end_time(facts), facts.messages))
+def _latest_session(sessions: Iterable[ArchivedSession], now: datetime) -> ArchivedSession:
+    return max(sessions, key=lambda facts: (find_last_activity(facts, now), facts.messages))
+
+
+def _sort_by_activity(sessions: Iterable[ArchivedSession], now: datetime) -> list[ArchivedSession]:
+    return sorted(sessions, key=lambda facts: find_last_activity(facts, now), reverse=True)
 
 
 def _is_in_project(project: str, facts: ArchivedSession) -> bool:
-    """Return True if a conversation's folder is `project` or a parent of it."""
+    """Return True if a conversation's folder is `project`, or a parent of it that does not contain the home folder."""
     if not (project and facts.project):
         return False
-    return PurePath(project).is_relative_to(facts.project)
+    folder = PurePath(facts.project)
+    is_above = PurePath(project).is_relative_to(folder) and not Path.home().is_relative_to(folder)
+    return is_above or folder == PurePath(project)
 
 
-def _format_choices(sessions: Iterable[ArchivedSession]) -> str:
-    newest = sorted(sessions, key=_end_time, reverse=True)[:5]
+def _format_choices(sessions: Iterable[ArchivedSession], now: datetime) -> str:
+    newest = _sort_by_activity(sessions, now)[:5]
     names = shorten_session_ids([facts.id for facts in newest])
     return "; ".join(
         f"{name} ({facts.agent}, last at {facts.ended:%H:%M:%S}, {shorten(facts.title, 60) or 'no title'})"

@@ -1,38 +1,35 @@
-"""The MCP server on the official SDK: names, descriptions and limits of the tools, over stdio or HTTP.
+"""The MCP server on the official SDK: names, descriptions and limits of the tools, and the server over stdio.
 
-A model chooses a tool by its description, so each description says when to call the tool. All tools are read-only. Over
-HTTP, the server listens on loopback by default. It accepts only requests to its own host name, so a web page cannot
-reach it under another name. On an address other than loopback, it requires a token.
+A model chooses a tool by its description, so each description says when to call the tool. All tools are read-only.
+`thresher.serve.mcp_http` serves them over HTTP.
 """
 
-import hmac
 import inspect
-import secrets
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 from thresher import __version__
 from thresher.errors import OptionError, ThresherError
 from thresher.serve.caller import CallerHints
+from thresher.serve.fenced_errors import describe_error
 from thresher.serve.mcp_tools import McpTools
 
 try:
     from anyio import to_thread
     from mcp.server import MCPServer
     from mcp.server.mcpserver import Context
-    from mcp.server.mcpserver.exceptions import ToolError
-    from mcp.server.transport_security import TransportSecuritySettings
+    from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
     from mcp.types import ToolAnnotations
     from pydantic import Field
 except ImportError as error:
-    raise OptionError("the MCP server needs the `mcp` package: pip install 'thresher[mcp]'") from error
+    raise OptionError(
+        "the MCP server needs the `mcp` package, version 2.2 or newer, which the extra `thresher[mcp]` installs: "
+        f"{sys.executable} -m pip install 'mcp>=2.2'"
+    ) from error
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SERVER_INSTRUCTIONS = (
     "Thresher searches the past agent sessions on this machine and the conversation that started you. If you are a "
     "sub-agent, call get_context first to get the context of your parent. Call search_sessions to find past work, then "
@@ -45,9 +42,22 @@ MaxTokens = Annotated[int, Field(description="Maximum number of tokens in the an
 SessionId = Annotated[str, Field(description="Session id, or the start of one.")]
 
 
-def build_mcp_server(tools: McpTools) -> MCPServer[Any]:
+class FencingServer(MCPServer[Any]):
+    """A server that encloses error messages in recall tags: they quote arguments, ids and titles of sessions."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context | None = None) -> Any:
+        """Call a tool; the message of an expected error is data, like an answer."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except UnexpectedToolError:  # its message has only the name of the tool
+            raise
+        except ToolError as error:
+            raise ToolError(describe_error(error)) from error.__cause__
+
+
+def build_mcp_server(tools: McpTools) -> FencingServer:
     """Build the server with all its tools."""
-    server = MCPServer(
+    server = FencingServer(
         "thresher", instructions=SERVER_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=_limit_threads
     )
 
@@ -214,50 +224,6 @@ def _file_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
         return tools.changelog(session=session, project=project, since=since, max_tokens=max_tokens)
 
     return [(file_history, "Changes to a file"), (changelog, "Changes with their reasons")]
-
-
-# --- over HTTP -------------------------------------------------------------------------------------------------------
-
-
-def generate_mcp_token() -> str:
-    """Return a random token."""
-    return secrets.token_urlsafe(32)
-
-
-def build_mcp_http_app(tools: McpTools, *, host: str, port: int, token: str) -> "ASGIApp":
-    """Build a web application that accepts only requests to its own host name; if `token` is set, they must send it."""
-    if host not in LOOPBACK and not token:
-        raise OptionError(f"`{host}` is reachable from other machines: set a token (`--token` or `THRESHER_MCP_TOKEN`)")
-    names = [*LOOPBACK[:2], "[::1]"] if host in LOOPBACK else [host]
-    hosts = [f"{name}:{port}" for name in names]
-    security = TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=[f"http://{name}" for name in hosts])
-    app = build_mcp_server(tools).streamable_http_app(host=host, transport_security=security)
-    return _TokenGuard(app, token) if token else app
-
-
-class _TokenGuard:
-    """Wrapper of the application that rejects requests without the token."""
-
-    def __init__(self, app: "ASGIApp", token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._expected):
-                from starlette.responses import PlainTextResponse  # noqa: PLC0415 - comes with the SDK
-
-                refusal = PlainTextResponse("This server requires a token: Authorization: Bearer …\n", status_code=401)
-                await refusal(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
-def serve_mcp_http(tools: McpTools, *, host: str, port: int, token: str) -> None:
-    """Serve over HTTP until the process is stopped."""
-    import uvicorn  # noqa: PLC0415 - comes with the SDK
-
-    uvicorn.run(build_mcp_http_app(tools, host=host, port=port, token=token), host=host, port=port, log_level="warning")
 
 
 def serve_mcp_stdio(tools: McpTools) -> None:

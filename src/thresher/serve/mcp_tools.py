@@ -8,6 +8,7 @@ All answers are redacted.
 """
 
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -43,6 +44,7 @@ from thresher.serve.caller import Caller, CallerHints, SessionNotWrittenError, f
 from thresher.serve.fitted_text import fit_to_text
 from thresher.serve.parent_context import find_context_at_spawn, find_parent_context
 from thresher.store import ContentStore, default_content_store
+from thresher.store.in_memory import InMemoryContentStore
 from thresher.store.sqlite import content_store_in
 
 CALLER_WAIT_SECONDS, CALLER_POLL_SECONDS = 2.0, 0.1
@@ -70,19 +72,25 @@ class McpTools:
         discover: bool = True,
         session: str = "",
         project: str = "",
+        only_project: bool = False,
         environment: Mapping[str, str] | None = None,
         caller_wait: float = CALLER_WAIT_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`session` is the conversation that makes all calls, if it is known; `project` is the folder of the server."""
+        """Open no file yet.
+
+        `session` is the conversation that makes all calls, if it is known; `project` is the folder of the server. With
+        `only_project`, the answers contain only sessions of this folder and the folders below it.
+        """
         self._caller_wait, self._sleep = caller_wait, sleep
         self._memory_options: dict[str, Any] = {"home": home, "sources": sources, "discover": discover}
         self._session, self._project = session, project or str(Path.cwd())
         self._environment = os.environ if environment is None else environment
         self._sync_memory = Memory(**self._memory_options)
+        self._project_root = self._project if only_project else ""
         self._sync_lock = threading.Lock()
         self._local = threading.local()
-        self._store = content_store_in(Path(home)) if home is not None else default_content_store()
+        self._store = _open_content_store(home, only_project=only_project)
         self._cache_lock = threading.Lock()
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 
@@ -98,7 +106,7 @@ class McpTools:
     def _thread_memory(self) -> Memory:
         """Return the memory of this thread, which has its own database connection."""
         if not hasattr(self._local, "memory"):
-            self._local.memory = Memory(**self._memory_options)
+            self._local.memory = Memory(**self._memory_options, project_root=self._project_root)
         memory: Memory = self._local.memory
         return memory
 
@@ -190,11 +198,11 @@ class McpTools:
         answer = memory.search(query, sync=False, messages=3, page=page, current=current, **filters)
         if not answer.sessions:
             advice = "other words, fewer filters, or recall() in a session you know"
-            return f"No session matches {shorten(query, 200)!r}. Try {advice}."
+            return f"No session matches. Try {advice}."
         room = max_tokens - FENCE_TOKENS - 60
         entries, missing = take_fitting_entries(search_result_entries(answer), room)
         first = answer.sessions[0]
-        name = _to_safe_id(shorten_session_ids([first.id])[0])
+        name = _quote_id(shorten_session_ids([first.id])[0])
         rest = f"; {missing} more did not fit into {max_tokens} tokens" if missing else ""
         next_page = f"; page={page + 1} has more" if answer.more else ""
         around = f", around={first.hits[0].at}" if first.hits else ""
@@ -202,9 +210,11 @@ class McpTools:
         return "\n".join(
             [
                 f"{plural(answer.found, 'session')} found{rest}{next_page}",
-                fence_recalled_text(body, [session.id for session in answer.sessions[: len(entries)]]),
-                *answer.notes,
-                f'next: read_session("{name}"{around}) or recall("{name}", question)',
+                fence_recalled_text(
+                    "\n".join([body, *(redact(note) for note in answer.notes)]),
+                    [session.id for session in answer.sessions[: len(entries)]],
+                ),
+                f"next: read_session({name}{around}) or recall({name}, question)",
             ]
         )
 
@@ -234,7 +244,7 @@ class McpTools:
         shown = f"messages {start + first} to {start + last - 1} of {len(messages)}, counted from 0{rest}"
         lines = [shown, fence_recalled_text(body, [facts.id])]
         if start + last < len(messages):
-            lines.append(f'next: read_session("{_to_safe_id(session)}", around={start + last}, context=0)')
+            lines.append(f"next: read_session({_quote_id(session)}, around={start + last}, context=0)")
         return "\n".join(lines)
 
     def recall(self, session: str, question: str, *, max_tokens: int = 2_000) -> str:
@@ -247,7 +257,7 @@ class McpTools:
         text = "\n".join(recall_entries(recalled))
         best = max(recalled.excerpts, key=lambda excerpt: len(excerpt.marks)).at
         answer = _fence(text, max_tokens - FENCE_TOKENS, [recalled.session.id])
-        return f'{answer}\nnext: read_session("{_to_safe_id(session)}", around={best})'
+        return f"{answer}\nnext: read_session({_quote_id(session)}, around={best})"
 
     def restore(self, part_id: str, *, offset: int = 0, max_tokens: int = 4_000) -> str:
         """Return the text that a placeholder replaces."""
@@ -304,6 +314,13 @@ class McpTools:
         return _fence(text, max_tokens - FENCE_TOKENS - 20, ids, advice="use a higher max_tokens, or pass one session")
 
 
+def _open_content_store(home: str | os.PathLike[str] | None, *, only_project: bool) -> ContentStore:
+    """Return the content store. The shared one does not know projects, so a server for one project has its own."""
+    if only_project:
+        return InMemoryContentStore()
+    return content_store_in(Path(home)) if home is not None else default_content_store()
+
+
 def _fence(text: str, room: int, session_ids: list[str], advice: str = "use a higher max_tokens") -> str:
     """Truncate a text, and enclose it in recall tags."""
     return fence_recalled_text(truncate_to_tokens(text, room, advice), session_ids)
@@ -334,14 +351,14 @@ def _choose_messages(session: Session, count: int, around: int | None, context: 
         return max(0, around - context), min(count, around + context + 1)
     if not turns:
         return 0, count
-    first, _, last = turns.partition("-")
-    if not (first.strip().isdigit() and (not last or last.strip().isdigit())):
+    wanted = re.fullmatch(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?", turns)
+    if wanted is None:
         raise OptionError(f"`turns` must be a number or a range like 3-7, got {shorten(turns, 60)!r}")
     starts, offset = [], 0
     for history in (*session.segments, *(branch.history for branch in session.branches)):
         starts += [offset + turn.start for turn in history.turns]
         offset += len(history)
-    low, high = int(first), int(last or first)
+    low, high = int(wanted[1]), int(wanted[2] or wanted[1])
     if not 1 <= low <= high or low > len(starts):
         raise OptionError(f"`turns` must be in the session's {len(starts):,} turns, counted from 1; got {turns}")
     return starts[low - 1], starts[high] if high < len(starts) else count
@@ -352,6 +369,6 @@ def _check_max_tokens(tokens: int) -> None:
         raise OptionError(f"`max_tokens` must be from {MIN_ANSWER_TOKENS} to {MAX_ANSWER_TOKENS:,}, got {tokens}")
 
 
-def _to_safe_id(name: str) -> str:
-    """Return an id that is safe outside the fence: letters, digits and a few punctuation characters."""
-    return "".join(character for character in name if character.isalnum() or character in "-_.")[:64]
+def _quote_id(name: str) -> str:
+    """Return an id for a line outside the recall tags. A transcript can choose its id, so only a number is repeated."""
+    return f'"{name}"' if re.fullmatch(r"[0-9a-f-]{1,36}", name) else "its id"

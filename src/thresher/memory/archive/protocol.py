@@ -84,6 +84,8 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     root: str = ""
     project: str = ""
     """Substring of the project's path; case-insensitive for ASCII letters."""
+    folder: str = ""
+    """Folder that is the project's, or contains it."""
     branch: str = ""
     subagent: bool = False
     """True to match only sub-agents."""

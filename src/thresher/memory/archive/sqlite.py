@@ -72,6 +72,7 @@ _CONDITIONS = {
     "id_prefix": "substr(sessions.id, 1, length(?1)) = ?1",
     "origin_id": "start = ?",
     "project": "instr(lower(project), lower(?))",
+    "folder": "(project = ?1 OR substr(project, 1, length(?1) + 1) IN (?1 || '/', ?1 || '\\'))",
     "subagent": "subagent = ?",
 }
 """SQL conditions of the filter fields for which `column = ?` does not work."""

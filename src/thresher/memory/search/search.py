@@ -94,6 +94,8 @@ def search_archive(
 
 def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
     """Return a note about query words that no text contains, which are often misspelled."""
+    if store.project_root:  # the note would reveal the words of other projects
+        return []
     words = [word for word in query.words.split() if tokenize_words(word)]
     missing = [word for word in words[:MOST_WORDS] if not any(map(store.document_frequency, tokenize_words(word)))]
     return (
@@ -111,8 +113,8 @@ class SearchScope:
         self.notes: list[str] = []
         self._store, self._query = store, query
         agent, project, branch = map(to_storable_text, (query.agent, query.project, query.branch))
-        self._filter = SessionFilter(agent=agent, project=project, branch=branch)
-        if query.agent or query.project or query.branch:
+        self._filter = store.visible_sessions(agent=agent, project=project, branch=branch)
+        if query.agent or query.project or query.branch or store.project_root:
             self.allowed = frozenset(store.archive.find_keys(self._filter))
         hidden = not (query.subagents or query.everything)
         subagents = store.archive.find_keys(SessionFilter(subagent=True)) if hidden else ()
