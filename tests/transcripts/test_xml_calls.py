@@ -74,8 +74,8 @@ CALLS: dict[str, tuple[str, tuple[str, dict[str, Any]]]] = {
     ),
     "forge": ("<tool>\n<tool_name>grep</tool_name>\n<path>a</path>\n</tool>", ("grep", {"path": "a"})),
     "forge in JSON": (
-        '<tool>\n{"server_name": "local", "tool_name": "write_file",\n"arguments": {"path": "a", "content": "<b></tool>"}}\n'
-        "</tool>",
+        '<tool>\n{"server_name": "local", "tool_name": "write_file",\n'
+        '"arguments": {"path": "a", "content": "<b></tool>"}}\n</tool>',
         ("write_file", {"path": "a", "content": "<b></tool>", "server_name": "local"}),
     ),
     "forge without arguments": ('<tool>{"tool_name": "list", "arguments": {}}</tool>', ("list", {})),

@@ -29,7 +29,7 @@ class FittedText(NamedTuple):
 
 
 def fit_to_text(context: ParentContext, preset: str, tokens: int, form: str, store: ContentStore) -> FittedText:
-    """Fit a history with a preset or policy and encode it; retry with smaller budgets while the text exceeds `tokens`."""
+    """Fit a history by a policy and encode it; retry with smaller budgets while the text exceeds `tokens`."""
     policy, encode = LEGACY_PRESETS.get(preset, preset), _choose_encoder(form)
     history = context.history
     if any(message.role == "system" for message in history):  # the caller has its own system text

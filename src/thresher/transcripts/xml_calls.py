@@ -3,9 +3,9 @@
 Models in Cline, Roo and similar agents write `<read_file><path>a.py</path></read_file>`. The next user message has a
 line `[read_file for 'a.py'] Result:` with the tool's output, the state of the editor, and a person's comments. Forge
 wraps the call: `<tool><tool_name>read_file</tool_name><arguments>…</arguments></tool>`, or
-`<tool>{"tool_name": "read_file", "arguments": {…}}</tool>` in older versions. The parser follows the rules of these agents: An
-element starts on a new line. A parameter ends at the first tag that closes it. The parameter `content` ends at the last
-such tag in the element, since a file can contain the tag. An element without a closing tag is not a call.
+`<tool>{"tool_name": "read_file", "arguments": {…}}</tool>` in older versions. The parser follows the rules of these
+agents: An element starts on a new line. A parameter ends at the first tag that closes it. The parameter `content` ends
+at the last such tag in the element, since a file can contain the tag. An element without a closing tag is not a call.
 
 One pass finds all tags of a text and indexes them by name, so the time is linear in the length of the text.
 """
