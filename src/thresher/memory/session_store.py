@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from thresher.memory.archive import placement
 from thresher.memory.archive.block_codec import flatten_messages
-from thresher.memory.archive.placement import PlacedSession, SessionName, StoredDigests
+from thresher.memory.archive.placement import MessageReader, PlacedSession, SessionName, StoredDigests
 from thresher.memory.archive.protocol import Archive, BlockRow, SessionFilter
 from thresher.memory.archive.sqlite import ARCHIVE_FILE, SqliteArchive
 from thresher.memory.index.documents import DOCUMENT_VERSION
@@ -297,13 +297,20 @@ class SessionStore:
         """Return a range of a session's messages, including those that a compaction repeats."""
         return placement.read_messages(self.archive, key, start, stop)
 
-    def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
-        """Open a reader that returns a message by session key and index; a deleted message is read as an empty one."""
+    def message_reader(self) -> AbstractContextManager[MessageReader]:
+        """Open a reader that returns a message by session key and index."""
         return placement.open_message_reader(self.archive)
 
     def session(self, key: int) -> Session:
         """Return a complete session with its sub-agents."""
         return placement.read_session(self.archive, key)[1]
+
+    def damage_notes(self, keys: Iterable[int]) -> list[str]:
+        """Return a note about each session with damaged messages."""
+        return [
+            f"part of {session.id} cannot be read, because the archive is damaged; `thresher show {session.id}` tells which"
+            for session in self.find_sessions(keys)
+        ]
 
     def document_frequency(self, word: str) -> int:
         """Return the number of texts, except tool output, that contain a word (a token of `tokenize_words`)."""

@@ -81,14 +81,20 @@ def search_archive(
         page = builder.rerank(ranked, stop, texts, makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
         page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
+        sessions = tuple(map(builder.build_session, page))
         return SearchResults(
             query=query.words,
-            sessions=tuple(map(builder.build_session, page)),
+            sessions=sessions,
             found=len(ranked) if len(best_keys) <= loaded else len(best_keys),
             more=len(ranked) > stop,
             page=view.page,
             excluded=_count_excluded(compiled, scope),
-            notes=(*scope.notes, *commit_notes, *_unknown_word_notes(store, query)),
+            notes=(
+                *scope.notes,
+                *commit_notes,
+                *_unknown_word_notes(store, query),
+                *store.damage_notes(message.damaged_sessions),
+            ),
         )
 
 
@@ -241,7 +247,8 @@ class HitBuilder:
         for hit in self._best[key]:
             if hit.at >= 0:
                 by_message.setdefault(hit.at, hit)
-        return [self._load_match(hit) for hit in islice(by_message.values(), min(self._view.messages, matches))]
+        best = islice(by_message.values(), min(self._view.messages, matches))
+        return [match for match in map(self._load_match, best) if match.message.parts]
 
     def prefetch(self, keys: Collection[int]) -> Mapping[int, int]:
         """Find the best hits of several sessions at once; return the number of matching messages in each session."""
