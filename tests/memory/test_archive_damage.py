@@ -72,7 +72,8 @@ def test_a_regex_reports_the_session(memory: Memory) -> None:
 def test_the_rest_of_the_session_is_read_and_the_problem_reported(memory: Memory) -> None:
     session = memory.session(name(1))
     assert len(session.history) == 70
-    assert [message.text for message in session.history[64:]] == [m.text for m in memory.session(name(2)).history[64:]]
+    intact = memory.session(name(2)).history
+    assert [one.text for one in session.history.messages[64:]] == [one.text for one in intact.messages[64:]]
     (problem,) = session.problems
     assert problem.what == "64 messages from number 0 on are damaged in the archive"
     assert not memory.session(name(2)).problems

@@ -307,10 +307,9 @@ class SessionStore:
 
     def damage_notes(self, keys: Iterable[int]) -> list[str]:
         """Return a note about each session with damaged messages."""
-        return [
-            f"part of {session.id} cannot be read, because the archive is damaged; `thresher show {session.id}` tells which"
-            for session in self.find_sessions(keys)
-        ]
+        ids = [session.id for session in self.find_sessions(keys)]
+        what = "cannot be read, because the archive is damaged"
+        return [f"part of {id} {what}; `thresher show {id}` lists the messages" for id in ids]
 
     def document_frequency(self, word: str) -> int:
         """Return the number of texts, except tool output, that contain a word (a token of `tokenize_words`)."""

@@ -13,7 +13,7 @@ even if a file still contains it.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import groupby
@@ -263,6 +263,7 @@ class MessageReader:
         self._block = lru_cache(maxsize=BLOCK_CACHE_SIZE)(self._read_block)
 
     def __call__(self, key: int, at: int) -> Message:
+        """Return the message at an index of a session."""
         number, position = divmod(at, MESSAGES_PER_BLOCK)
         stored = self._block(key, number)[position : position + 1]
         message = decode_message(stored[0]) if stored else MISSING_MESSAGE
