@@ -32,6 +32,7 @@ from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 from thresher.model.tool_calls import describe_tool_call
+from thresher.store.errors import AmbiguousIdError
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
 """Kinds that exist only in the index, with the field of their texts."""
@@ -144,7 +145,13 @@ class SearchScope:
 
 
 def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
-    families = {(one.agent, one.root) for one in store.find_sessions(id=to_storable_text(id)) if one.id == id}
+    """Return the sessions of the family of an id; if no session has exactly this id, it is a prefix of an id."""
+    matches = store.find_sessions(id=to_storable_text(id))
+    matches = [one for one in matches if one.id == id] or matches
+    families = {(one.agent, one.root) for one in matches}
+    if len(families) > 1 and not any(one.id == id for one in matches):
+        ids = ", ".join(one.id for one in matches[:5])
+        raise AmbiguousIdError(f"`{id}` matches {len(matches)} sessions: {ids}; give more characters of the id")
     return frozenset(one.key for agent, root in families for one in store.find_sessions(agent=agent, root=root))
 
 
