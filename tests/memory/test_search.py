@@ -435,6 +435,7 @@ def test_every_query_is_answered(folder: Path, query: str) -> None:
 
 def test_the_current_session_may_be_a_prefix_of_its_id(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.", "The lilac parcel is lost.")
+    memory.sync()
     first, second = (facts.id for facts in memory.store.find_sessions())
     length = next(at for at, pair in enumerate(zip(first, second, strict=True)) if len(set(pair)) > 1)
     results = memory.search("lilac", current=first[: length + 1])
