@@ -23,6 +23,7 @@ from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.copies import group_copies
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
@@ -78,6 +79,8 @@ def search_archive(
         start, stop = (view.page - 1) * view.sessions, view.page * view.sessions
         loaded = max(CANDIDATES, start + 2 * view.sessions)
         ranked = rank_sessions(store.find_sessions(best_keys[:loaded]), scores, matches, compiled)
+        near = stop + LOOKAHEAD_SESSIONS
+        ranked = [*group_copies(ranked[:near], message), *ranked[near:]]
         builder = HitBuilder(message, compiled, view)
         page = builder.rerank(ranked, stop, texts, makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
