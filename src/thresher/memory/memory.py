@@ -11,7 +11,6 @@ from msgspec import structs
 from thresher.errors import OptionError
 from thresher.memory.archive.protocol import Archive
 from thresher.memory.archive.sqlite import SqliteArchive
-from thresher.memory.index.tantivy_index import IndexPanicError
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.sync import sync_sources
@@ -163,8 +162,8 @@ class Memory:
         notes = self.refresh().notes if sync else ()
         try:
             results = self._search(query, view)
-        except IndexPanicError:
-            if not sync:
+        except StoreError:
+            if not (sync and self.store.is_index_behind()):
                 raise
             notes = self.refresh().notes  # rebuilds the index
             results = self._search(query, view)

@@ -103,10 +103,10 @@ def _translate_errors(
         try:
             with _panics_as_errors():
                 return method(self, *args, **kwargs)
-        except IndexPanicError as error:
+        except _PanicError as error:
             self.mark_damaged()
             advice = "run the command again: the next sync rebuilds the index from the archive"
-            raise IndexPanicError(f"{self.folder}: the search index is damaged ({error}); {advice}") from error
+            raise StoreError(f"{self.folder}: the search index is damaged ({error}); {advice}") from error
         except (ValueError, OSError) as error:
             advice = "free disk space; the archive is safe, and the next sync repairs or rebuilds the index"
             raise StoreError(f"{self.folder}: cannot use the search index ({error}); {advice}") from error
@@ -114,7 +114,7 @@ def _translate_errors(
     return inner
 
 
-class IndexPanicError(StoreError):
+class _PanicError(Exception):
     """Tantivy panicked, because a file of the index is damaged."""
 
 
@@ -125,7 +125,7 @@ def _panics_as_errors() -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # a class that no module exports
             raise
-        raise IndexPanicError(str(error)) from None
+        raise _PanicError(str(error)) from None
 
 
 class TantivyIndex:
@@ -156,7 +156,7 @@ class TantivyIndex:
                 if state.name != name or is_segment_damaged(folder, state.files):
                     return None
                 _ = index.searcher.num_docs
-        except (ValueError, OSError, LookupError, TypeError, StoreError):
+        except (ValueError, OSError, LookupError, TypeError, StoreError, _PanicError):
             return None
         return index
 
@@ -331,7 +331,7 @@ class TantivyIndex:
         """Close the writer: discard uncommitted changes and wait for merge threads."""
         writer, self._writer = self._writer, None
         if writer is not None and self._is_committed:
-            with suppress(ValueError, OSError, IndexPanicError), _panics_as_errors():
+            with suppress(ValueError, OSError, _PanicError), _panics_as_errors():
                 writer.wait_merging_threads()
                 files = read_file_stamps(self.folder)
                 self._write_state(structs.replace(self.read_state(), files=files))
