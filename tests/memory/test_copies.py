@@ -17,7 +17,7 @@ QUESTION = ["Why is the lilac parcel late, and what was the gate?", "The lilac p
 
 
 def memory_of(folder: Path, *sessions: list[str]) -> Memory:
-    """Return a memory of sessions without common ids; each began one message after the one before."""
+    """Return a memory of sessions without common ids."""
     for number, texts in enumerate(sessions, 1):
         (folder / f"{name(number)}.jsonl").write_bytes(chat(name(number), texts))
     return Memory(home=folder / "home", sources=[folder], discover=False)
@@ -38,6 +38,12 @@ def test_a_fork_with_more_work_may_stand_first(tmp_path: Path) -> None:
 def test_what_only_the_fork_says_is_found_in_the_fork(tmp_path: Path) -> None:
     results = memory_of(tmp_path, STORY, [*STORY, "Which turnip grows here?", "No turnip at all."]).search("turnip")
     assert [session.id for session in results.sessions] == [name(2)]
+
+
+def test_sessions_that_say_the_same_at_another_time_are_no_copies(tmp_path: Path) -> None:
+    memory_of(tmp_path, STORY)
+    (tmp_path / f"{name(2)}.jsonl").write_bytes(chat(name(2), STORY).replace(b"2026-03", b"2026-04"))
+    assert len(Memory(home=tmp_path / "home", sources=[tmp_path], discover=False).search("lilac").sessions) == 2
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3])

@@ -1,7 +1,10 @@
 """Recognize copies among the found sessions, and show an original before a fork that only asked something.
 
 A fork repeats the history of its original, often under new ids, and may contain the words of the query more often: in
-the question that it was made for. Two sessions are copies if their first messages have the same texts.
+the question that it was made for.
+
+Two sessions are copies if their first messages have the same texts and times. The same texts at other times are other
+sessions, such as runs of one script.
 """
 
 from collections import defaultdict
@@ -20,6 +23,9 @@ COMPARED_MESSAGES = 6
 MIN_COPIED_CHARACTERS = 40
 MAX_OWN_MESSAGES = 20
 """Maximum number of messages that a fork adds if it only asked something."""
+MIN_ORIGINAL_SCORE = 0.5
+"""Minimum score of an original that stands before a fork, as a share of the fork's score. With less, the query is about
+the fork's own question."""
 _LATEST = datetime.max.replace(tzinfo=UTC)
 ReadMessage = Callable[[int, int], Message]
 
@@ -51,7 +57,8 @@ def _is_copy(one: ArchivedSession, other: ArchivedSession, read: ReadMessage) ->
 def _choose_representative(members: Sequence[RankedSession], read: ReadMessage) -> RankedSession:
     first = members[0]
     original = min((one for one in members if one.matches), key=_by_origin, default=first)
-    if original is not first and _only_asks(first.session, original.session, read):
+    is_close = original.score >= MIN_ORIGINAL_SCORE * first.score
+    if original is not first and is_close and _only_asks(first.session, original.session, read):
         score = first.score
         first, members = original._replace(score=score), [original, *(one for one in members if one is not original)]
     return first._replace(relatives=tuple(one._replace(relatives=()) for one in members[1:]))
@@ -74,9 +81,9 @@ def _only_asks(fork: ArchivedSession, original: ArchivedSession, read: ReadMessa
 
 
 def _count_shared(one: ArchivedSession, other: ArchivedSession, read: ReadMessage, limit: int) -> int:
-    """Return the number of messages with the same texts at the beginning of both sessions."""
-    same = (_texts(read(one.key, at)) == _texts(read(other.key, at)) for at in range(limit))
-    return sum(takewhile(bool, same))
+    """Return the number of messages with the same texts and times at the beginning of both sessions."""
+    pairs = ((read(one.key, at), read(other.key, at)) for at in range(limit))
+    return sum(takewhile(bool, (old.time == new.time and _texts(old) == _texts(new) for old, new in pairs)))
 
 
 def _texts(message: Message) -> tuple[str, ...]:
