@@ -20,8 +20,7 @@ FOLDER = os.environ.get("THRESHER_CLIENTS", "")
 NEEDS_CLIENTS = pytest.mark.skipif(not FOLDER, reason="needs clients from npm: `make clients` runs these")
 THRESHER = Path(sys.executable).with_name("thresher")
 TOOLS = {
-    "get_context", "getCurrentConversation", "getCurrentConversationUpto", "search_sessions", "read_session", "recall",
-    "restore", "file_history", "changelog",
+    "get_context", "search_sessions", "read_session", "recall", "restore", "file_history", "changelog",
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ memory tools created; and messages that only resemble an echo.
 from pathlib import Path
 
 import pytest
-from chats import name
+from chats import chat, name
 from echoes import (
     CHORES,
     ECHOES,
@@ -307,3 +307,27 @@ def test_the_cut_off_loses_original_work(tmp_path: Path) -> None:
     assert not any(before_of(CHORES[0]) in hit.text for session in cut.sessions for hit in session.hits)
     assert cut.excluded["before a recall"] >= 1
     assert ids(memory.search("regression test guards it", cutoff=True)) == [name(200)]
+
+
+ANNOUNCEMENTS = (
+    "I'll search for the earlier sessions on this.",
+    "Let me run memory search.",
+    "Did you remember that we talked about this?",
+    "Let me go back to a memory of that.",
+    "I'll use memory recall to check.",
+)
+
+
+@pytest.mark.parametrize("words", ANNOUNCEMENTS)
+@pytest.mark.parametrize("is_human", [True, False])
+def test_the_cut_off_knows_announced_recalls(tmp_path: Path, words: str, *, is_human: bool) -> None:
+    (tmp_path / "sessions").mkdir()
+    texts = ["The lilac parcel is on the cart.", "It is there.", "Fine, thank you so much.", "You are welcome here."]
+    texts[2 if is_human else 3] = words
+    texts += ["The lilac parcel is at the gate.", "So be it."]
+    (tmp_path / "sessions" / f"{name(1)}.jsonl").write_bytes(chat(name(1), texts))
+    memory = remembered(tmp_path)
+    assert [hit.at for hit in memory.search("lilac parcel").sessions[0].hits] == [0, 4]
+    results = memory.search("lilac parcel", cutoff=True)
+    assert [hit.at for hit in results.sessions[0].hits] == [4]
+    assert results.excluded == {"before a recall": 1}

@@ -433,6 +433,19 @@ def test_every_query_is_answered(folder: Path, query: str) -> None:
         memory.search("lilac", sync=False, **{name_of: query})  # type: ignore[arg-type]
 
 
+def test_the_current_session_may_be_a_prefix_of_its_id(folder: Path) -> None:
+    memory = said(folder, "The parcel is lilac.", "The lilac parcel is lost.")
+    memory.sync()
+    first, second = (facts.id for facts in memory.store.find_sessions())
+    length = next(at for at, pair in enumerate(zip(first, second, strict=True)) if len(set(pair)) > 1)
+    results = memory.search("lilac", current=first[: length + 1])
+    assert ids(results) == [second]
+    assert not results.notes
+    with pytest.raises(AmbiguousIdError, match="give more characters"):
+        memory.search("lilac", current=first[:length])
+    assert any("not archived yet" in note for note in memory.search("lilac", current="zzz").notes)
+
+
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "(", "[z-a]", r"(?<n>a)(?<n", "a{99999999999}", "(?:a|a)*b" * 50, "\ud800"]
 )

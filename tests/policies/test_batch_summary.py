@@ -217,6 +217,7 @@ def test_prose_around_a_call_stays() -> None:
         ("<read_file><path>a</path></read_file>", "[read_file for 'a'] Result:\n\ntext", "read_file"),
         ("I look.\n<tool>\n<tool_name>grep</tool_name></tool>", "[grep] Result: none", "grep"),
         ("<tool><tool_name>bash</tool_name></tool>", "Tool 'bash' result:\nok", "bash"),
+        ('<tool>{"tool_name": "bash", "arguments": {"command": "ls"}}</tool>', "Tool 'bash' result:\nok", "bash"),
         ("<read_file><path>a</path>", "[read_file for 'a'] Result:", None),
         ("say `<read_file>` and </read_file>", "[read_file for 'a'] Result:", None),
         ("<read_file><path>a</path></read_file>", "[list_files for 'a'] Result:", None),
@@ -232,6 +233,20 @@ def test_prose_around_a_call_stays() -> None:
 def test_texts_are_parsed_as_calls(call: str, answer: str, name: str | None) -> None:
     history = History((user("go"), said(Text(call)), user(answer), said(Text("done"))))
     assert [one.name for one in find_xml_chains(history)] == ([name] if name else [])
+
+
+DESCRIPTIONS = {
+    "<tool><tool_name>run</tool_name><arguments><command>ls -l</command></arguments></tool>": "run ls -l",
+    '<tool>{"tool_name": "bash", "arguments": {"command": "ls -l"}}</tool>': "bash ls -l",
+    "<use_mcp_tool><tool_name>t</tool_name><arguments><a>b</a></arguments></use_mcp_tool>": 'use_mcp_tool t {"a":"b"}',
+}
+
+
+@pytest.mark.parametrize(("call", "description"), DESCRIPTIONS.items())
+def test_a_call_in_text_is_described_by_its_arguments(call: str, description: str) -> None:
+    name = description.partition(" ")[0]
+    history = History((user("go"), said(Text(call)), user(f"[{name}] Result:\nok"), said(Text("done"))))
+    assert [one.description for one in find_xml_chains(history)] == [description]
 
 
 @pytest.mark.parametrize(

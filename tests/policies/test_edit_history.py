@@ -1,5 +1,6 @@
 """The policy `edit-history`: old edits of a file are summarized in very long sessions."""
 
+import re
 from typing import Any
 
 import pytest
@@ -54,6 +55,26 @@ def test_a_summary_keeps_intents() -> None:
     (text,) = summaries(closed(history, OLD)[1])
     assert "Raise the limit" in text
     assert "Name the limit" in text
+
+
+def test_equal_intents_are_one_item_in_the_place_of_the_latest() -> None:
+    intents = ("Modify the prompt", "Name the limit", "Modify the prompt", "Modify the prompt")
+    history = told(*(edit("a.py", intent) for intent in intents), edit("z.py"), edit("z.py"))
+    (text,) = summaries(closed(history, OLD)[1])
+    assert text.count("Modify the prompt") == 1
+    assert "4 changes" in text
+    one = re.search(r"Name the limit \(\+(\d+) −(\d+)\); Modify the prompt 3x \(\+(\d+) −(\d+)\)", text)
+    assert one
+    assert [int(one[3]), int(one[4])] == [3 * int(one[1]), 3 * int(one[2])]
+
+
+def test_omitted_items_count_their_changes() -> None:
+    intents = [f"Reason {number // 2:03} " + "x" * 90 for number in range(60)]
+    history = told(*(edit("a.py", intent) for intent in intents), edit("z.py"), edit("z.py"))
+    (text,) = summaries(closed(history, OLD)[1])
+    earlier = re.search(r"… (\d+) earlier; ", text)
+    assert earlier
+    assert int(earlier[1]) + 2 * text.count("2x") == 60
 
 
 def test_a_failed_edit_does_not_count() -> None:

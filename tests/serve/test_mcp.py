@@ -29,8 +29,10 @@ from thresher.serve.mcp_tools import McpTools
 
 SHOP = "e923391d"
 NAMES = {
-    "get_context", "getCurrentConversation", "getCurrentConversationUpto", "search_sessions", "read_session", "recall",
-    "restore", "file_history", "changelog",
+    "get_context", "search_sessions", "read_session", "recall", "restore", "file_history", "changelog",
+}  # fmt: skip
+OLD_NAMES: dict[str, dict[str, Any]] = {
+    "getCurrentConversation": {}, "getCurrentConversationUpto": {"userMessageIndex": 2},
 }  # fmt: skip
 
 
@@ -67,10 +69,6 @@ def test_answers_are_right_and_errors_say_what_to_do(samples: Path) -> None:
             assert SHOP in _text(found)
             context = await client.call_tool("get_context", {"session": SHOP})
             assert "silently gets nothing off" in _text(context)
-            older = await client.call_tool(
-                "getCurrentConversationUpto", {"userMessageIndex": 2, "projectPath": "/home/sam/shop"}
-            )
-            assert not older.is_error
             wrong = await client.call_tool("read_session", {"session": "nobody"})
             assert wrong.is_error
             assert "no archived session has the id" in _text(wrong)
@@ -109,6 +107,17 @@ def test_an_error_quotes_foreign_text_only_inside_the_marks(samples: Path) -> No
     anyio.run(ask)
 
 
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_old_tool_names_are_answered_but_not_listed(samples: Path, name: str) -> None:
+    async def ask() -> None:
+        async with Client(build_mcp_server(McpTools(sources=[samples], discover=False))) as client:
+            assert name not in {tool.name for tool in (await client.list_tools()).tools}
+            answer = await client.call_tool(name, {"projectPath": "/home/sam/shop", **OLD_NAMES[name]})
+            assert not answer.is_error, _text(answer)
+
+    anyio.run(ask)
+
+
 UNUSUAL = ("²", "٣", "1-²", "9" * 5_000, "1-" + "9" * 5_000, "-", "1--2", "\0", "")
 
 
@@ -133,9 +142,31 @@ def test_unusual_arguments_are_no_crash(samples: Path, caplog: pytest.LogCapture
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+@pytest.mark.parametrize("variable", ["THRESHER_POLICY", "CLAUDIST_FILTER_PRESET"])
+@pytest.mark.parametrize("tool", ["get_context", "getCurrentConversation"])
+def test_the_environment_sets_the_preset_of_calls_that_name_none(samples: Path, variable: str, tool: str) -> None:
+    arguments = {"projectPath": "/home/sam/shop"} if tool in OLD_NAMES else {"session": SHOP, "max_tokens": 60_000}
+
+    async def ask(environment: dict[str, str], **more: str) -> str:
+        tools = McpTools(sources=[samples], discover=False, project="/home/sam/shop", environment=environment)
+        async with Client(build_mcp_server(tools)) as client:
+            return _text(await client.call_tool(tool, arguments | more))
+
+    def answers(value: str = "", **more: str) -> str:
+        return anyio.run(lambda: ask({variable: value} if value else {}, **more))
+
+    named = "filterPreset" if tool in OLD_NAMES else "preset"
+    assert "complete" in answers("none")
+    assert answers("none") != answers()
+    assert answers("aggressive") == answers(**{named: "aggressive"})
+    assert answers("none", **{named: "aggressive"}) == answers("aggressive")
+    assert "tokens, " in answers("mask")  # a policy, not only a preset
+    assert "unknown preset or policy `brutal`" in answers("brutal")
+
+
 def test_the_server_answers_over_stdio(samples: Path, tmp_path: Path) -> None:
     command = ["-m", "thresher.cli", "mcp", "--no-discover", "--source", str(samples)]
-    home = {"THRESHER_HOME": str(tmp_path / "home"), "PATH": os.defpath}
+    home = {"THRESHER_HOME": str(tmp_path / "home"), "PATH": os.defpath, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     async def ask() -> None:
         async with Client(

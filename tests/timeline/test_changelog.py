@@ -1,8 +1,11 @@
 """Changelogs over several sessions, and their rendering."""
 
+from datetime import UTC, datetime
+
 from msgspec import structs
 from talks import PROJECT, Talk
 
+from thresher.model import History
 from thresher.render.timeline import changelog_markdown, changelog_value, escape_markdown, file_event_lines, files_lines
 from thresher.timeline import Timeline, build_changelog
 
@@ -58,6 +61,25 @@ def test_sessions_of_a_project_are_merged_in_order_of_time() -> None:
     assert build_changelog([early], since=later).files
     assert not build_changelog([early], until=later.replace(year=2025)).files
     assert changelog_value(log)["files"][0]["path"] == "a.py"
+
+
+def test_a_limit_excludes_changes_without_a_time() -> None:
+    talk = Talk()
+    talk.write(f"{PROJECT}/a.py", "1\n")
+    timeless = History(tuple(structs.replace(message, time=None) for message in talk.messages))
+    assert build_changelog(timeless).files
+    assert not build_changelog(timeless, since=datetime(1990, 1, 1, tzinfo=UTC)).files
+    assert not build_changelog(timeless, until=datetime(2090, 1, 1, tzinfo=UTC)).files
+
+
+def test_a_history_is_enough() -> None:
+    talk = Talk()
+    talk.write("a.py", "1\n")
+    history = talk.session().history
+    assert Timeline(history).file_state_at("a.py").text == "1\n"
+    for log in (build_changelog(history), build_changelog([history])):
+        assert [file.path for file in log.files] == ["a.py"]
+        assert log.sessions == ()
 
 
 def test_transcript_text_controls_neither_terminal_nor_markdown() -> None:

@@ -73,6 +73,25 @@ CALLS: dict[str, tuple[str, tuple[str, dict[str, Any]]]] = {
         ("use_mcp_tool", {"server_name": "s", "tool_name": "t", "arguments": '{"a": "<b>"}'}),
     ),
     "forge": ("<tool>\n<tool_name>grep</tool_name>\n<path>a</path>\n</tool>", ("grep", {"path": "a"})),
+    "forge in JSON": (
+        '<tool>\n{"server_name": "local", "tool_name": "write_file",\n'
+        '"arguments": {"path": "a", "content": "<b></tool>"}}\n</tool>',
+        ("write_file", {"path": "a", "content": "<b></tool>", "server_name": "local"}),
+    ),
+    "forge without arguments": ('<tool>{"tool_name": "list", "arguments": {}}</tool>', ("list", {})),
+    "forge with arguments": (
+        "<tool><server_name>local</server_name><tool_name>apply_diff</tool_name>\n<arguments>\n<path>a</path>\n"
+        "<edits><edit><search>x</search></edit></edits>\n</arguments></tool>",
+        ("apply_diff", {"path": "a", "edits": {"edit": {"search": "x"}}, "server_name": "local"}),
+    ),
+    "forge with arguments in JSON": (
+        '<tool><tool_name>grep</tool_name><arguments>{"path": "a"}</arguments></tool>',
+        ("grep", {"path": "a"}),
+    ),
+    "mcp in XML": (
+        "<use_mcp_tool><server_name>s</server_name><arguments><a>b</a></arguments></use_mcp_tool>",
+        ("use_mcp_tool", {"server_name": "s", "arguments": {"a": "b"}}),
+    ),
     "choices": (
         "<ask_followup_question><question>A?</question><follow_up><suggest>b</suggest><suggest>c</suggest></follow_up></ask_followup_question>",
         ("ask_followup_question", {"question": "A?", "follow_up": {"suggest": ["b", "c"]}}),
@@ -112,6 +131,10 @@ def test_a_call_has_a_kind_and_a_path() -> None:
         "<div><path>a</path></div>",
         "</read_file> <read_file>",
         "<tool>no name</tool>",
+        '<tool>{"arguments": {"tool": "no name"}}</tool>',
+        '<tool>{"tool_name": "grep"} and more</tool>',
+        '<tool>{"tool_name": "grep"</tool>',
+        '<tool>["tool_name", "grep"]</tool>',
         "<thinking>no end",
         "<read_file><path></read_file></path>",
         "",
@@ -133,6 +156,8 @@ OPENINGS = {
     "nested parameters": f"<read_file><args>{'<a>' * (MEGABYTE // 7)}{'</a>' * (MEGABYTE // 7)}</args></read_file>",
     "texts of files": f"<write_to_file>{'<content></content>' * (MEGABYTE // 19)}</write_to_file>",
     "blanks": ("\t" * 30 + "<read_file>") * (MEGABYTE // 41),
+    "objects that do not end": '<tool>\n{"tool_name":[' * (MEGABYTE // 22),
+    "nested objects": "<tool>" + '{"a":' * (MEGABYTE // 5) + "</tool>",
     "thoughts": "<thinking>\n" * (MEGABYTE // 11) + "</thinking>",
 }
 

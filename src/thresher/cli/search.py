@@ -82,12 +82,13 @@ class SearchCommand(click.Command):
 @option("--page N", "Page to show.", type=click.IntRange(1, 100_000), default=1)
 @option(
     "--current ID",
-    "Skip this session and its family. Default: the session that runs this search, if its agent sets the id (Claude "
-    "Code and Codex do).",
+    "Skip this session (the start of its id) and its family. Default: the session that runs this search, if its agent "
+    "sets the id (Claude Code and Codex do).",
 )
 @option(
     "--cutoff",
-    "Skip all messages of a session up to its last recalled text. For comparisons only: this also skips original text.",
+    "Skip all messages of a session up to its last recalled text or announced recall. For comparisons only: this also "
+    "skips original text.",
 )
 @option("--left-out", "Print how much text searches skip, by reason. Works without WORDS.")
 @no_sync_option

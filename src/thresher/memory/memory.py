@@ -163,14 +163,22 @@ class Memory:
                 raise OptionError(f"`{name}` must be 1 or more, got {number}")
         view = SearchView(sessions, messages, context, page, reveal)
         notes = self.refresh().notes if sync else ()
-        if query.regex:
-            from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
-
-            results = search_by_regex(self.store, query, view)
-        else:
-            results = search_archive(self.store, query, view)
+        try:
+            results = self._search(query, view)
+        except StoreError:
+            if not (sync and self.store.is_index_behind()):
+                raise
+            notes = self.refresh().notes  # rebuilds the index
+            results = self._search(query, view)
         text = words if isinstance(words, str) else query.words
         return structs.replace(results, query=text, notes=(*notes, *results.notes))
+
+    def _search(self, query: Query, view: SearchView) -> SearchResults:
+        if not query.regex:
+            return search_archive(self.store, query, view)
+        from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
+
+        return search_by_regex(self.store, query, view)
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""

@@ -6,7 +6,7 @@ stores its own position, and the next run adds the missing blocks from the archi
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from thresher.memory.archive import placement
 from thresher.memory.archive.block_codec import flatten_messages
-from thresher.memory.archive.placement import PlacedSession, SessionName, StoredDigests
+from thresher.memory.archive.placement import MessageReader, PlacedSession, SessionName, StoredDigests
 from thresher.memory.archive.protocol import Archive, BlockRow, SessionFilter
 from thresher.memory.archive.sqlite import ARCHIVE_FILE, SqliteArchive
 from thresher.memory.index.documents import DOCUMENT_VERSION
@@ -23,6 +23,7 @@ from thresher.memory.ingest.document_builder import attribute_session, build_doc
 from thresher.memory.ingest.extract import PreparedSession
 from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, MemorySizes, Progress, SourceRecord
 from thresher.model import Message, Session
+from thresher.store.errors import StoreError
 from thresher.store.home import get_data_folder
 
 MEMORY_FOLDER = "memory"
@@ -179,26 +180,36 @@ class SessionStore:
 
     def open_index(self) -> TantivyIndex | None:
         """Return the existing index, or None if it is missing or unusable."""
-        if self._index is None:
+        if self._index is None or not self._index.is_usable:
             self._index = self._index_type.open_existing(self.index_folder, self._index_name())
         return self._index
 
     def is_index_behind(self) -> bool:
-        """Return whether the index is missing or lacks changes of the archive."""
+        """Return whether the index is missing or damaged, or lacks changes of the archive."""
         if not self.archive.exists():
             return False
         with self.archive.connected():
             index = self.open_index()
-            if index is None:
+            if index is None or self._is_damaged(index):
                 return True
             state = index.read_state()
             new = self.archive.find_blocks(after=state.last_block)
             return bool(new or self.archive.tombstones(state.last_tombstone))
 
     def refresh_index(self, progress: Progress | None = None) -> None:
-        """Update the index from the archive; rebuild it if it is missing or damaged."""
+        """Update the index from the archive; rebuild it if it is missing or damaged.
+
+        The caller must hold the write lock.
+        """
         if self.is_index_behind():
+            index = self.open_index()
+            if index is not None and self._is_damaged(index):
+                index.mark_damaged()
             self._commit(self._writable_index(progress))
+
+    def _is_damaged(self, index: TantivyIndex) -> bool:
+        """Verify an index, but not while this lease writes to it, since merges replace its files."""
+        return not self._is_caught_up and index.is_damaged()
 
     def _index_name(self) -> str:
         return f"{self.archive.generation()} {self._document_version}"
@@ -206,15 +217,26 @@ class SessionStore:
     def _writable_index(self, progress: Progress | None = None) -> TantivyIndex:
         """Return the index, open for writing, with every block that the archive has."""
         index = self.open_index()
-        if index is None:
-            index = self._index = self._index_type.create(self.index_folder, self._index_name())
-            self._is_caught_up = False
-        if not self._is_caught_up:
-            missing = self.archive.find_blocks(after=index.read_state().last_block)
-            index.begin_writing(self._expected_size or len(missing) * MESSAGES_PER_BLOCK * 1000)
-            self._catch_up(index, missing, progress)
-            self._is_caught_up = True
+        if index is not None and self._is_caught_up:
+            return index
+        index = self._open_for_writing(index)
+        self._catch_up(index, self.archive.find_blocks(after=index.read_state().last_block), progress)
+        self._is_caught_up = True
         return index
+
+    def _open_for_writing(self, index: TantivyIndex | None) -> TantivyIndex:
+        """Open a writer for an existing index, or for a new one if there is none or it cannot be written."""
+        if index is not None:
+            with suppress(StoreError):
+                self._begin_writing(index)
+                return index
+        self._index = self._index_type.create(self.index_folder, self._index_name())
+        self._begin_writing(self._index)
+        return self._index
+
+    def _begin_writing(self, index: TantivyIndex) -> None:
+        missing = self.archive.find_blocks(after=index.read_state().last_block)
+        index.begin_writing(self._expected_size or len(missing) * MESSAGES_PER_BLOCK * 1000)
 
     def _catch_up(self, index: TantivyIndex, missing: Sequence[BlockRow], progress: Progress | None) -> None:
         """Add missing blocks from the archive to the index."""
@@ -286,13 +308,19 @@ class SessionStore:
         """Return a range of a session's messages, including those that a compaction repeats."""
         return placement.read_messages(self.archive, key, start, stop)
 
-    def message_reader(self) -> AbstractContextManager[Callable[[int, int], Message]]:
-        """Open a reader that returns a message by session key and index; a deleted message is read as an empty one."""
+    def message_reader(self) -> AbstractContextManager[MessageReader]:
+        """Open a reader that returns a message by session key and index."""
         return placement.open_message_reader(self.archive)
 
     def session(self, key: int) -> Session:
         """Return a complete session with its sub-agents."""
         return placement.read_session(self.archive, key)[1]
+
+    def damage_notes(self, keys: Iterable[int]) -> list[str]:
+        """Return a note about each session with damaged messages."""
+        ids = [session.id for session in self.find_sessions(keys)]
+        what = "cannot be read, because the archive is damaged"
+        return [f"part of {id} {what}; `thresher show {id}` lists the messages" for id in ids]
 
     def document_frequency(self, word: str) -> int:
         """Return the number of texts, except tool output, that contain a word (a token of `tokenize_words`)."""

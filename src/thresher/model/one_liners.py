@@ -1,6 +1,7 @@
 """Describe a tool chain in one line, and all edits of a file in one text."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from thresher.model import History, ToolChain
 from thresher.model.file_changes import ToolFileChange, extract_file_changes
@@ -39,7 +40,7 @@ def format_edit_list(history: History, chains: Sequence[ToolChain], *, limit: in
     )
     path = clip_path(to_printable_line(actions[0].use.path) or "a file", max(limit - len(head) - 30, 12))
     head = f"[Edits to {path}: {head}"
-    items = _join_latest([_format_edit(action) for action in succeeded], limit - len(head) - 3)
+    items = _join_latest(_merge_edits(succeeded), limit - len(head) - 3)
     return clip(f"{head}: {items}]" if items else f"{head}]", limit)
 
 
@@ -56,28 +57,55 @@ def format_turn_range(numbers: Sequence[int]) -> str:
     return f"turn {first}" if first == last else f"turns {first}-{last}"
 
 
-def _join_latest(items: Sequence[str], width: int) -> str:
-    """Join the last items that fit, in order; if items are omitted, state their number first."""
-    kept = 0
+class _EditItem(NamedTuple):
+    """One or more changes with the same description."""
+
+    text: str
+    change_count: int
+
+
+def _join_latest(items: Sequence[_EditItem], width: int) -> str:
+    """Join the last items that fit, in order; if items are omitted, state the number of their changes first."""
+    start = len(items)
     length = 0
-    for index in range(len(items) - 1, -1, -1):
-        note = len(f"… {index} earlier; ") if index else 0
-        if length + len(items[index]) + note > width:
+    earlier = sum(item.change_count for item in items)
+    while start:
+        text, count = items[start - 1]
+        note = len(f"… {earlier - count} earlier; ") if earlier > count else 0
+        if length + len(text) + note > width:
             break
-        length += len(items[index]) + 2
-        kept += 1
-    missing = len(items) - kept
-    before = f"… {missing} earlier; " if missing else ""
-    return before + "; ".join(items[missing:]) if kept else ""
+        length += len(text) + 2
+        earlier -= count
+        start -= 1
+    before = f"… {earlier} earlier; " if earlier else ""
+    return before + "; ".join(item.text for item in items[start:]) if start < len(items) else ""
 
 
-def _format_edit(action: ChainAction) -> str:
-    change = _main_change(action)
-    description = to_printable_line(action.use.intent) or (
+def _merge_edits(actions: Sequence[ChainAction]) -> list[_EditItem]:
+    """Describe each change; changes with the same description are one item, in the place of the latest one."""
+    changes_by_description: dict[str, list[ToolFileChange]] = {}
+    for action in actions:
+        change = _main_change(action)
+        description = _describe_edit(action, change)
+        changes = changes_by_description.pop(description, [])
+        changes.append(change)
+        changes_by_description[description] = changes
+    return [_format_edits(description, changes) for description, changes in changes_by_description.items()]
+
+
+def _describe_edit(action: ChainAction, change: ToolFileChange) -> str:
+    return to_printable_line(action.use.intent) or (
         f"`{clip(change.first_line, 80)}`" if change.first_line else change.operation
     )
-    lines = format_line_changes(change).removesuffix(" lines")
-    return clip(f"{description} ({lines})" if lines else description, MAX_ITEM_CHARS)
+
+
+def _format_edits(description: str, changes: Sequence[ToolFileChange]) -> _EditItem:
+    if len(changes) == 1:
+        lines = format_line_changes(changes[0]).removesuffix(" lines")
+    else:
+        description = f"{clip(description, MAX_ITEM_CHARS - 40)} {len(changes)}x"
+        lines = f"+{sum(change.added for change in changes)} −{sum(change.removed for change in changes)}"
+    return _EditItem(clip(f"{description} ({lines})" if lines else description, MAX_ITEM_CHARS), len(changes))
 
 
 def _main_change(action: ChainAction) -> ToolFileChange:

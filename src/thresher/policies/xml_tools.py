@@ -7,7 +7,7 @@ starts at its header line and ends before text of another author, because the sa
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from thresher.edits.placeholder import get_placeholder_id
 from thresher.model import History, Message, Place, Text, ToolCall
@@ -82,8 +82,12 @@ def _find_call(text: str) -> XmlCall | None:
         return None
     around = len(text[: found.start].strip()) + len(text[found.stop :].strip())
     use = describe_tool_call(ToolCall("", found.name, dump_json(found.parameters)))
-    about = use.path or use.command or use.intent or " ".join(map(str, found.parameters.values()))
+    about = use.path or use.command or use.intent or " ".join(map(_format_value, found.parameters.values()))
     return XmlCall(found.name, about, use, around <= MAX_ANNOUNCEMENT_CHARS)
+
+
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else dump_json(value)
 
 
 def _is_tool(name: str) -> bool:

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from thresher.budget import fit_with_plan
-from thresher.budget.presets import PRESETS
 from thresher.dialects import emit
 from thresher.errors import BudgetError, OptionError
 from thresher.model import History
 from thresher.model.jsontext import dump_json
-from thresher.policies.table import current_policy_name
 from thresher.render.agent_view import FENCE_TOKENS, elide_middle, estimate_text_tokens, truncate_to_tokens
 from thresher.render.plain_text import format_plain_text
 from thresher.render.text import shorten
@@ -31,10 +29,8 @@ class FittedText(NamedTuple):
 
 
 def fit_to_text(context: ParentContext, preset: str, tokens: int, form: str, store: ContentStore) -> FittedText:
-    """Fit a history with a preset and encode it; retry with smaller budgets while the text exceeds `tokens`."""
-    policy, encode = current_policy_name(LEGACY_PRESETS.get(preset, preset)), _choose_encoder(form)
-    if policy not in PRESETS and policy not in LEGACY_PRESETS.values():
-        raise OptionError(f"unknown preset `{shorten(preset, 60)}`; valid: {', '.join(PRESETS)}")
+    """Fit a history by a policy and encode it; retry with smaller budgets while the text exceeds `tokens`."""
+    policy, encode = LEGACY_PRESETS.get(preset, preset), _choose_encoder(form)
     history = context.history
     if any(message.role == "system" for message in history):  # the caller has its own system text
         history = History(tuple(message for message in history if message.role != "system"))

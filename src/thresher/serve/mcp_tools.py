@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from thresher.budget import plan, restore
+from thresher.budget.settings import load_settings
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.errors import BudgetError, OptionError, ThresherError
 from thresher.memory import Memory
@@ -57,6 +58,7 @@ MIN_ANSWER_TOKENS, MAX_ANSWER_TOKENS = 200, 200_000
 """Limits of `max_tokens`."""
 MAX_MESSAGE_CHARS = 6_000
 """Maximum number of characters of each message that `read_session` returns."""
+DEFAULT_PRESET = "smart"
 WARM_UP_BUDGET = 4_000
 NO_HINTS = CallerHints()
 
@@ -149,6 +151,10 @@ class McpTools:
                     raise
             self._sleep(CALLER_POLL_SECONDS)
 
+    def configured_policy(self) -> str:
+        """Return the policy of the environment or `thresher.toml`; empty if none is set."""
+        return load_settings(environment=self._environment).policy or ""
+
     # --- the context of a sub-agent's parent ---------------------------------------------------------------------
 
     def get_context(  # noqa: PLR0913 - the arguments of the tool
@@ -157,13 +163,16 @@ class McpTools:
         session: str = "",
         agent: str = "",
         upto: int | None = None,
-        preset: str = "smart",
+        preset: str = "",
         max_tokens: int = 8_000,
         form: str = "text",
         project: str = "",
         hints: CallerHints = NO_HINTS,
     ) -> str:
-        """Return the context of the calling conversation; for a sub-agent, the context of its parent."""
+        """Return the context of the calling conversation; for a sub-agent, the context of its parent.
+
+        Without `preset`, the policy of the user's settings applies, or `smart`.
+        """
         _check_max_tokens(max_tokens)
         caller = self._wait_for_caller(session, project, hints)
         memory = self._thread_memory()
@@ -176,7 +185,8 @@ class McpTools:
         name = shorten_session_ids([facts.id])[0]
         head = f"session {name} ({facts.agent}), {context.moment}; chosen because {caller.reason}"
         room = max_tokens - FENCE_TOKENS - estimate_text_tokens(head) - 40
-        fitted = fit_to_text(context, preset, room, form, self._store)
+        policy = preset or self.configured_policy() or DEFAULT_PRESET
+        fitted = fit_to_text(context, policy, room, form, self._store)
         title = f"title: {shorten(facts.title, 120)}\n" if facts.title else ""
         changes = "complete"
         if fitted.edit_count:

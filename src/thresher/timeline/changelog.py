@@ -8,26 +8,34 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from math import inf
 
-from thresher.model import Session
+from thresher.model import History, Session
 from thresher.timeline.path_index import relative_to_folder
 from thresher.timeline.records import Changelog, ChangelogEntry, FileChangelog, FileEvent
 from thresher.timeline.timeline import Timeline
-from thresher.timeline.tool_steps import seconds_of
+from thresher.timeline.tool_steps import seconds_of, to_session
 
 
 def build_changelog(
-    sessions: Iterable[Session], *, since: datetime | None = None, until: datetime | None = None
+    sessions: Session | History | Iterable[Session | History],
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Changelog:
-    """Return the changes of the sessions from `since` to `until`. A `since` also excludes changes without a time."""
+    """Return the changes of sessions or histories from `since` to `until`.
+
+    Either limit excludes changes without a time.
+    """
+    sessions = [sessions] if isinstance(sessions, Session | History) else sessions
     start, stop = seconds_of(since) if since else -inf, seconds_of(until) if until else inf
-    ordered = sorted(sessions, key=lambda session: seconds_of(session.started))
+    ordered = sorted(map(to_session, sessions), key=lambda session: seconds_of(session.started))
     children = {_key(child) for session in ordered for child in session.children}
     files: dict[tuple[str, str], list[ChangelogEntry]] = {}
     changed: dict[str, None] = {}
     for session in (session for session in ordered if _key(session) not in children):
         for event in find_change_events(Timeline(session)):
-            if start <= seconds_of(event.time) <= stop:
-                changed[session.id] = None
+            is_included = event.time is not None or not (since or until)
+            if is_included and start <= seconds_of(event.time) <= stop:
+                changed |= {session.id: None} if session.id else {}
                 path = relative_to_folder(event.path, session.project)
                 key = path, session.project if path != event.path else ""
                 files.setdefault(key, []).append(_entry(event, session))

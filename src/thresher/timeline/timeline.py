@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from thresher.errors import OptionError
-from thresher.model import Session
+from thresher.model import History, Session
 from thresher.model.paths import normalize_path
 from thresher.timeline.actions import (
     FileAction,
@@ -28,17 +28,17 @@ from thresher.timeline.file_states import FileKnowledge, FileStateTracker
 from thresher.timeline.path_index import relative_to_folder
 from thresher.timeline.records import FileActivity, FileEvent, FileOperation, FileState
 from thresher.timeline.resolve import ActionResolver, ResolvedAction
-from thresher.timeline.tool_steps import ToolStep, collect_tool_steps
+from thresher.timeline.tool_steps import ToolStep, collect_tool_steps, to_session
 
 NAMED_IN_ERRORS = 8
 
 
 class Timeline:
-    """The files of one session over its turns, including sub-agents. It never opens a file."""
+    """The files of one session or history over its turns, including sub-agents. It never opens a file."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | History) -> None:
         """Process the session once."""
-        self.session = session
+        self.session = session = to_session(session)
         self._tracker = FileStateTracker()
         self._resolver = ActionResolver(self._current_text)
         self._events: list[FileEvent] = []

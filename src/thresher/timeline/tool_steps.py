@@ -50,6 +50,11 @@ class SessionSteps(NamedTuple):
     turns: int
 
 
+def to_session(source: Session | History) -> Session:
+    """Return a session; a history becomes a session without an id, a project and sub-agents."""
+    return Session("", "", "", (source,)) if isinstance(source, History) else source
+
+
 def collect_tool_steps(session: Session) -> SessionSteps:
     """Return every call of a session and its sub-agents, in order."""
     history, numbers = _flatten_segments(session)

@@ -2,9 +2,10 @@
 
 Models in Cline, Roo and similar agents write `<read_file><path>a.py</path></read_file>`. The next user message has a
 line `[read_file for 'a.py'] Result:` with the tool's output, the state of the editor, and a person's comments. Forge
-wraps the call: `<tool><tool_name>read_file</tool_name>…</tool>`. The parser follows the rules of these agents: An
-element starts on a new line. A parameter ends at the first tag that closes it. The parameter `content` ends at the last
-such tag in the element, since a file can contain the tag. An element without a closing tag is not a call.
+wraps the call: `<tool><tool_name>read_file</tool_name><arguments>…</arguments></tool>`, or
+`<tool>{"tool_name": "read_file", "arguments": {…}}</tool>` in older versions. The parser follows the rules of these
+agents: An element starts on a new line. A parameter ends at the first tag that closes it. The parameter `content` ends
+at the last such tag in the element, since a file can contain the tag. An element without a closing tag is not a call.
 
 One pass finds all tags of a text and indexes them by name, so the time is linear in the length of the text.
 """
@@ -14,11 +15,12 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from json import JSONDecoder
 from typing import Any, NamedTuple
 
 from thresher.model.harness_text import detect_author
 from thresher.model.human_words import find_closing_comment
-from thresher.model.jsontext import dump_json
+from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.message import Author
 from thresher.model.parts import Image, Part, ResultPart, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.tool_catalog import find_tool_kind
@@ -41,11 +43,15 @@ THINKING_TAGS = frozenset(("thinking", "think"))
 
 VERBATIM_PARAMETERS = frozenset(("content", "diff"))
 """Parameters whose text is kept unchanged, except that one line break is removed at each end."""
-NESTED_PARAMETERS = frozenset(("args", "follow_up"))
+ARGUMENTS_FIELD = "arguments"
+"""Field of Forge's wrapper that contains the arguments of the call."""
+NESTED_PARAMETERS = frozenset(("args", "follow_up", ARGUMENTS_FIELD))
 """Parameters that contain parameters."""
 MAX_NESTING_DEPTH = 3
 
 _TAG = re.compile(r"<(/?)([A-Za-z_][\w.\-]{0,60})>")
+_JSON_OBJECT_START = re.compile(r"\s*(?=\{)")
+_raw_decode = JSONDecoder().raw_decode
 
 
 class XmlElement(NamedTuple):
@@ -101,6 +107,21 @@ class _TagIndex:
             index += 1
         return None
 
+    def parse_json_call(self, index: int) -> tuple[dict[str, Any], int] | None:
+        """Parse the JSON object between the tag at `index` and its closing tag.
+
+        Return the fields and the index of the closing tag, or None if there is anything else.
+        """
+        start = _JSON_OBJECT_START.match(self.text, self.tags[index].end())
+        try:
+            fields, end = _raw_decode(self.text, start.end()) if start else (None, 0)
+        except (ValueError, RecursionError):
+            return None
+        closing = bisect_left(self.tags, end, key=re.Match.start)
+        if fields is None or closing == len(self.tags) or self.tags[closing][0] != f"</{self.tags[index][2]}>":
+            return None
+        return (fields, closing) if not self.text[end : self.tags[closing].start()].strip() else None
+
     def _find_parameter_end(self, outer: str, opening: int) -> int | None:
         """Return the index of the tag that closes a parameter: for `content`, the last such tag in the element."""
         name = self.tags[opening][2]
@@ -145,15 +166,31 @@ def find_xml_elements(text: str, is_tool: Callable[[str], bool]) -> Iterator[Xml
             index += 1
             continue
         parsed: tuple[dict[str, Any], int] | None = {"": tags.text_between(index, closing)}, closing
-        if name not in THINKING_TAGS:
+        if name == WRAPPER_TAG:
+            parsed = tags.parse_json_call(index) or tags.parse_parameters(name, index + 1)
+        elif name not in THINKING_TAGS:
             parsed = tags.parse_parameters(name, index + 1)
         if parsed is None:
             return  # like the agents, treat the rest of the text as part of the unclosed element
         fields, closing = parsed
         index, end = closing + 1, tags.tags[closing].end()
-        tool = fields.pop("tool_name", None) if name == WRAPPER_TAG else name
+        tool, parameters = _unwrap_call(fields) if name == WRAPPER_TAG else (name, fields)
         if isinstance(tool, str):
-            yield XmlElement(tool, tag.start(), end, fields)
+            yield XmlElement(tool, tag.start(), end, parameters)
+
+
+def _unwrap_call(fields: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the tool's name and its arguments, followed by other fields of the wrapper."""
+    tool, arguments = fields.pop("tool_name", None), fields.get(ARGUMENTS_FIELD)
+    if isinstance(arguments, str):
+        arguments = load_json_object(arguments) or None
+    if not isinstance(arguments, dict):
+        return tool, fields
+    parameters = dict(arguments)
+    for key, value in fields.items():
+        if key != ARGUMENTS_FIELD:
+            _add_parameter(parameters, key, value)
+    return tool, parameters
 
 
 def _opens_line(text: str, start: int, end: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from thresher.memory.records import ArchivedSession
+from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession
 from thresher.model import AbandonedBranch, History, Message, Problem, Session
 from thresher.model.parts import VendorExtras, part_text
 from thresher.transcripts.source import import_zstd
@@ -24,6 +24,8 @@ _decode: Callable[[bytes], list[Message]] = msgspec.msgpack.Decoder(list[Message
 _decode_raw: Callable[[bytes], list[msgspec.Raw]] = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _decode_one: Callable[[bytes | msgspec.Raw], Message] = msgspec.msgpack.Decoder(Message).decode
 _JSON_ARRAY = b"["
+DAMAGED_MESSAGE = Message("user", (), author="harness")
+"""Replacement for each message of a damaged block."""
 
 
 class HistoryLayout(Struct, frozen=True, omit_defaults=True):
@@ -58,27 +60,46 @@ def text_size(messages: Iterable[Message]) -> int:
 
 
 def decode_messages(data: bytes) -> list[Message]:
-    """Decompress and decode a block of messages."""
-    body = expand(data)
-    if body.startswith(_JSON_ARRAY):
-        return msgspec.convert(_load_json(body), list[Message])
-    return _decode(body)
+    """Decompress and decode a block of messages; a damaged block is read as damaged messages."""
+    try:
+        body = expand(data)
+        return msgspec.convert(_load_json(body), list[Message]) if body.startswith(_JSON_ARRAY) else _decode(body)
+    except damage_errors():
+        return [DAMAGED_MESSAGE] * MESSAGES_PER_BLOCK
 
 
 def decode_messages_lazily(data: bytes) -> Sequence[msgspec.Raw | Message]:
     """Split a block into messages that `decode_message` decodes one by one; a JSON block is decoded at once."""
-    body = expand(data)
-    return decode_messages(data) if body.startswith(_JSON_ARRAY) else _decode_raw(body)
+    try:
+        body = expand(data)
+        return decode_messages(data) if body.startswith(_JSON_ARRAY) else _decode_raw(body)
+    except damage_errors():
+        return [DAMAGED_MESSAGE] * MESSAGES_PER_BLOCK
 
 
 def decode_message(item: msgspec.Raw | Message) -> Message:
     """Decode an item of `decode_messages_lazily`."""
-    return item if isinstance(item, Message) else _decode_one(item)
+    try:
+        return item if isinstance(item, Message) else _decode_one(item)
+    except damage_errors():
+        return DAMAGED_MESSAGE
+
+
+def is_damaged(message: Message) -> bool:
+    """Return whether a message could not be read from the archive."""
+    return message is DAMAGED_MESSAGE
+
+
+@cache
+def damage_errors() -> tuple[type[Exception], ...]:
+    """Return the exception types that damaged data causes."""
+    return (_zstd().ZstdError, ValueError, RecursionError, MemoryError)
 
 
 def compress(body: bytes) -> bytes:
-    """Compress bytes with Zstandard."""
-    return bytes(_zstd().compress(body))
+    """Compress bytes with Zstandard, with a checksum that `expand` verifies."""
+    zstd = _zstd()
+    return bytes(zstd.compress(body, options={zstd.CompressionParameter.checksum_flag: 1}))
 
 
 def expand(data: bytes) -> bytes:
@@ -105,7 +126,13 @@ def rebuild_session(
     facts: ArchivedSession, encoded_layout: bytes, messages: Iterable[Message], children: Iterable[Session]
 ) -> Session:
     """Rebuild a session from archive fields, layout, messages and sub-agents; the result has no raw records."""
-    layout = _decode_layout(expand(encoded_layout))
+    messages = [*messages]
+    problems = _find_damage(facts, messages)
+    try:
+        layout = _decode_layout(expand(encoded_layout))
+    except damage_errors():
+        layout = SessionLayout(segments=(HistoryLayout(len(messages)),))
+        problems.append(Problem("the session's layout is damaged in the archive", "read as one segment", facts.file))
     remaining = iter(messages)
     segments = tuple(_history(segment, remaining) for segment in layout.segments)
     return Session(
@@ -115,7 +142,7 @@ def rebuild_session(
         segments=segments,
         branches=tuple(AbandonedBranch(_history(branch, remaining), branch.after) for branch in layout.branches),
         children=tuple(children),
-        problems=layout.problems,
+        problems=(*layout.problems, *problems),
         spilled=layout.spilled,
         compactions=facts.compactions,
         records=layout.records,
@@ -128,6 +155,14 @@ def rebuild_session(
         started=facts.started,
         ended=facts.ended,
     )
+
+
+def _find_damage(facts: ArchivedSession, messages: Sequence[Message]) -> list[Problem]:
+    damaged = [at for at, message in enumerate(messages[: facts.messages]) if is_damaged(message)]
+    if not damaged:
+        return []
+    what = f"{len(damaged)} messages from number {damaged[0]} on are damaged in the archive"
+    return [Problem(what, "left empty; the session's file may still have them", facts.file)]
 
 
 def _history(layout: HistoryLayout, messages: Iterable[Message]) -> History:

@@ -13,7 +13,7 @@ even if a file still contains it.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import groupby
@@ -22,7 +22,13 @@ from typing import NamedTuple
 from msgspec import Raw, structs
 
 from thresher.memory.archive import families
-from thresher.memory.archive.block_codec import decode_message, decode_messages, decode_messages_lazily, rebuild_session
+from thresher.memory.archive.block_codec import (
+    decode_message,
+    decode_messages,
+    decode_messages_lazily,
+    is_damaged,
+    rebuild_session,
+)
 from thresher.memory.archive.protocol import (
     Archive,
     BlockRow,
@@ -152,12 +158,16 @@ def _count_lost_messages(archive: Archive, old: Sequence[BlockRow], new: Sequenc
     same = count_same_digests([block.digest for block in old], new)
     if same == len(old):
         return 0
-    stored = _decode_all(archive.read_blocks(old[0].session, same))
+    stored = _without_damaged(_decode_all(archive.read_blocks(old[0].session, same)))
     return families.count_missing_messages(stored, _decode_all(block.body for block in new[same:]))
 
 
 def _decode_all(bodies: Iterable[bytes]) -> Iterator[Message]:
     return (message for body in bodies for message in decode_messages(body))
+
+
+def _without_damaged(messages: Iterable[Message]) -> Iterator[Message]:
+    return (message for message in messages if not is_damaged(message))
 
 
 def _drop_restored_version(
@@ -243,22 +253,34 @@ def read_messages(archive: Archive, key: int, start: int = 0, stop: int | None =
     return messages[first : None if stop is None else first + stop - start]
 
 
-@contextmanager
-def open_message_reader(archive: Archive) -> Iterator[Callable[[int, int], Message]]:
-    """Open a reader that returns a message by session key and index; a deleted message is read as an empty one."""
+class MessageReader:
+    """Reader that returns a message by session key and index; a deleted or damaged message is read as an empty one."""
 
-    @lru_cache(maxsize=BLOCK_CACHE_SIZE)
-    def block(key: int, number: int) -> Sequence[Raw | Message]:
-        stored = archive.read_blocks(key, number, number)
+    def __init__(self, archive: Archive) -> None:
+        self.damaged_sessions: dict[int, None] = {}
+        """Keys of sessions with damaged messages that this reader met."""
+        self._archive = archive
+        self._block = lru_cache(maxsize=BLOCK_CACHE_SIZE)(self._read_block)
+
+    def __call__(self, key: int, at: int) -> Message:
+        """Return the message at an index of a session."""
+        number, position = divmod(at, MESSAGES_PER_BLOCK)
+        stored = self._block(key, number)[position : position + 1]
+        message = decode_message(stored[0]) if stored else MISSING_MESSAGE
+        if is_damaged(message):
+            self.damaged_sessions[key] = None
+        return message
+
+    def _read_block(self, key: int, number: int) -> Sequence[Raw | Message]:
+        stored = self._archive.read_blocks(key, number, number)
         return decode_messages_lazily(stored[0]) if stored else ()
 
-    def message(key: int, at: int) -> Message:
-        number, position = divmod(at, MESSAGES_PER_BLOCK)
-        stored = block(key, number)[position : position + 1]
-        return decode_message(stored[0]) if stored else MISSING_MESSAGE
 
+@contextmanager
+def open_message_reader(archive: Archive) -> Iterator[MessageReader]:
+    """Open a reader, and keep the connection to the archive open."""
     with archive.connected():
-        yield message
+        yield MessageReader(archive)
 
 
 def read_session(archive: Archive, key: int, *, children: bool = True) -> tuple[ArchivedSession, Session]:

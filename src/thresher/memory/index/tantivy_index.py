@@ -2,23 +2,31 @@
 
 The index stores terms, and numbers that refer to the archive, but no texts. A state file in its folder names the
 archive and the document version. An index that is damaged, outdated or made for another archive counts as missing and
-is rebuilt.
+is rebuilt. Tantivy reports damage as an error or as a panic, which Python sees as a `BaseException`.
 """
 
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
+from hashlib import blake2b
 from pathlib import Path
 from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 import tantivy
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from thresher.memory.index.documents import IndexDocument, path_suffixes
+from thresher.memory.index.integrity import (
+    META_FILE,
+    FileStamp,
+    digest_contents,
+    is_segment_damaged,
+    read_file_stamps,
+)
 from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer, separate_words
 from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS
 from thresher.store.errors import StoreError
@@ -28,8 +36,8 @@ HEAP = 400_000_000
 SMALL_WRITE_BYTES = 16_000_000
 """Upper limit of a small write. One thread with this much memory writes it, so that the documents form one segment."""
 STATE_FILE = "thresher.state"
-META = "meta.json"
 NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
+REMOVAL_ATTEMPTS = 3
 MOST_SESSIONS = 1_000_000
 MOST_PLACES = 50_000
 
@@ -45,6 +53,17 @@ class IndexState(Struct, frozen=True):
     last_block: int = 0
     last_tombstone: int = -1
     """Position of the last processed tombstone; -1 if the index has no titles yet."""
+    contents: str = ""
+    """Digest of tantivy's metadata at the last commit."""
+    files: dict[str, FileStamp] = {}
+    """Stamps of the segment files that need no check."""
+    digest: str = ""
+    """Digest of the other fields."""
+
+    def sign(self) -> "IndexState":
+        """Return the state with its digest."""
+        unsigned = structs.replace(self, digest="")
+        return structs.replace(self, digest=blake2b(msgspec.json.encode(unsigned), digest_size=16).hexdigest())
 
 
 class IndexHit(NamedTuple):
@@ -82,7 +101,12 @@ def _translate_errors(
     @wraps(method)
     def inner(self: "TantivyIndex", /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return method(self, *args, **kwargs)
+            with _panics_as_errors():
+                return method(self, *args, **kwargs)
+        except _PanicError as error:
+            self.mark_damaged()
+            advice = "run the command again: the next sync rebuilds the index from the archive"
+            raise StoreError(f"{self.folder}: the search index is damaged ({error}); {advice}") from error
         except (ValueError, OSError) as error:
             advice = "free disk space; the archive is safe, and the next sync repairs or rebuilds the index"
             raise StoreError(f"{self.folder}: cannot use the search index ({error}); {advice}") from error
@@ -90,11 +114,27 @@ def _translate_errors(
     return inner
 
 
+class _PanicError(Exception):
+    """Tantivy panicked, because a file of the index is damaged."""
+
+
+@contextmanager
+def _panics_as_errors() -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a class that no module exports
+            raise
+        raise _PanicError(str(error)) from None
+
+
 class TantivyIndex:
     """An index in a folder."""
 
     def __init__(self, folder: Path, inner: tantivy.Index) -> None:
         self.folder = folder
+        self.is_usable = True
+        """False after `mark_damaged`."""
         self.schema = inner.schema
         self._inner = inner
         self._writer: tantivy.IndexWriter | None = None
@@ -108,15 +148,34 @@ class TantivyIndex:
 
     @classmethod
     def open_existing(cls, folder: Path, name: str) -> "TantivyIndex | None":
-        """Open the index; return None if it is missing, has another name or is unusable."""
+        """Open the index; return None if it is missing, has another name or is damaged."""
         try:
-            index = cls(folder, tantivy.Index.open(str(folder)))
-            if index.read_state().name != name:
-                return None
-            _ = index.searcher.num_docs
-        except (ValueError, OSError, StoreError):
+            with _panics_as_errors():
+                index = cls(folder, tantivy.Index.open(str(folder)))
+                state = index.read_state()
+                if state.name != name or is_segment_damaged(folder, state.files):
+                    return None
+                _ = index.searcher.num_docs
+        except (ValueError, OSError, LookupError, TypeError, StoreError, _PanicError):
             return None
         return index
+
+    def is_damaged(self) -> bool:
+        """Return whether files of the index changed since the last commit.
+
+        While another process writes to the index, the result may be wrong.
+        """
+        try:
+            state = self.read_state()
+            return state.contents != digest_contents(self.folder) or is_segment_damaged(self.folder, state.files)
+        except (ValueError, OSError, LookupError, TypeError):
+            return True
+
+    def mark_damaged(self) -> None:
+        """Make the index unusable for every process, so that the next sync rebuilds it."""
+        self.is_usable = False
+        with suppress(OSError):
+            (self.folder / STATE_FILE).unlink(missing_ok=True)
 
     @classmethod
     def create(cls, folder: Path, name: str) -> "TantivyIndex":
@@ -125,7 +184,7 @@ class TantivyIndex:
             remove_index(folder)
             folder.mkdir(mode=0o700, parents=True)
             index = cls(folder, tantivy.Index(build_schema(), path=str(folder)))
-            index._write_state(IndexState(name))
+            index._write_state(IndexState(name, contents=digest_contents(folder)))
         except (ValueError, OSError) as error:
             raise StoreError(f"{folder}: cannot create the search index ({error}); free disk space") from error
         return index
@@ -133,14 +192,15 @@ class TantivyIndex:
     def read_state(self) -> IndexState:
         """Return the state of the index, or a state without a name if the file is unreadable."""
         try:
-            return msgspec.json.decode((self.folder / STATE_FILE).read_bytes(), type=IndexState)
-        except (OSError, msgspec.MsgspecError):
+            state = msgspec.json.decode((self.folder / STATE_FILE).read_bytes(), type=IndexState)
+        except (OSError, ValueError):
             return IndexState("")
+        return state if state == state.sign() else IndexState("")
 
     def _write_state(self, state: IndexState) -> None:
         """Replace the state file atomically."""
         part = self.folder / f"{STATE_FILE}.part"
-        part.write_bytes(msgspec.json.encode(state))
+        part.write_bytes(msgspec.json.encode(state.sign()))
         part.chmod(0o600)
         part.replace(self.folder / STATE_FILE)
 
@@ -149,7 +209,7 @@ class TantivyIndex:
     @property
     def searcher(self) -> tantivy.Searcher:
         """Searcher for the latest commit, including commits of other processes."""
-        stat = (self.folder / META).stat()
+        stat = (self.folder / META_FILE).stat()
         version = (stat.st_mtime_ns, stat.st_ino)
         if self._searcher is None or version != self._loaded_version:
             self._inner.reload()
@@ -261,7 +321,8 @@ class TantivyIndex:
         assert self._writer is not None
         self._writer.commit()
         self._is_committed = True
-        self._write_state(IndexState(self.read_state().name, self._last_block, last_tombstone))
+        contents, files = digest_contents(self.folder), read_file_stamps(self.folder)
+        self._write_state(IndexState(self.read_state().name, self._last_block, last_tombstone, contents, files))
         for path in self.folder.iterdir():
             with suppress(FileNotFoundError):  # background merges delete files
                 path.chmod(0o600)
@@ -270,8 +331,10 @@ class TantivyIndex:
         """Close the writer: discard uncommitted changes and wait for merge threads."""
         writer, self._writer = self._writer, None
         if writer is not None and self._is_committed:
-            with suppress(ValueError, OSError):
+            with suppress(ValueError, OSError, _PanicError), _panics_as_errors():
                 writer.wait_merging_threads()
+                files = read_file_stamps(self.folder)
+                self._write_state(structs.replace(self.read_state(), files=files))
 
 
 def _build_hits(searcher: tantivy.Searcher, hits: "list[tuple[float, tantivy.DocAddress]]") -> list[IndexHit]:
@@ -289,6 +352,8 @@ def _numbers(searcher: tantivy.Searcher, field: str, addresses: "list[tantivy.Do
 
 def remove_index(folder: Path) -> None:
     """Remove an index if it exists."""
+    for _ in range(REMOVAL_ATTEMPTS - 1):  # a thread of tantivy may still create a lock file
+        shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         shutil.rmtree(folder)
 

@@ -93,8 +93,8 @@ class Query(Struct, frozen=True, kw_only=True):
     current: str = ""
     """Id of the session that runs the search; it is excluded with its family."""
     cutoff: bool = False
-    """True to exclude all messages of a session up to its last recalled text. This loses original text and exists
-    for comparisons only."""
+    """True to exclude all messages of a session up to its last recalled text, or the last message that announces a
+    recall in one of a few fixed phrases. This loses original text and exists for comparisons only."""
     rank: Rank = "best"
 
     @property

@@ -27,6 +27,14 @@ MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
 """Maximum number of words that a prefix matches."""
 TITLES = 50
+RECALL_ANNOUNCEMENTS = (
+    ("I'll search",),
+    ("memory search",),
+    ("did you remember", "talked about"),
+    ("go back to a memory",),
+    ("memory recall",),
+)
+"""Phrases of people and models that announce a recall. A search with `cutoff` also cuts off at these."""
 Pair = tuple[str, str]
 
 
@@ -199,7 +207,9 @@ class CompiledQuery:
 
     def _before_recalls(self) -> Iterator[IndexQuery]:
         """Yield one query for each session with a recall. The query matches all texts up to the last recall."""
-        recalls = self._range("reason", RECALL_REASON, RECALL_REASON)
+        conversation = _either([self._kind("human"), self._kind("agent")])
+        announced = _either([_all([self._phrase("said", text) for text in texts]) for texts in RECALL_ANNOUNCEMENTS])
+        recalls = _either([self._range("reason", RECALL_REASON, RECALL_REASON), _all([conversation, announced])])
         for session, time in self._index.times_by_session(recalls, "max").items():
             yield _all([self._term("session", session), self._range("time", 1, time)])
 

@@ -32,7 +32,13 @@ class RankedSession(NamedTuple):
     session: ArchivedSession
     score: float
     matches: int
-    family: tuple[str, ...] = ()
+    relatives: "tuple[RankedSession, ...]" = ()
+    """Other found sessions of its family."""
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """Ids of the relatives."""
+        return tuple(one.session.id for one in self.relatives)
 
 
 def has_message_conditions(query: Query) -> bool:
@@ -87,7 +93,7 @@ def rank_sessions(
     families: dict[tuple[str, str], list[RankedSession]] = defaultdict(list)
     for one in ranked:
         families[one.session.agent, one.session.root or one.session.id].append(one)
-    return [first._replace(family=tuple(one.session.id for one in others)) for first, *others in families.values()]
+    return [first._replace(relatives=tuple(others)) for first, *others in families.values()]
 
 
 def _score_title(facts: ArchivedSession, wanted: Collection[str]) -> float:

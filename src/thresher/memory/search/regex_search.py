@@ -5,13 +5,14 @@ requested page is complete. It uses the `regex` package (extra `patterns`), whic
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from time import perf_counter
 from typing import Any
 
 from thresher.errors import OptionError
+from thresher.memory.archive.block_codec import is_damaged
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
@@ -49,6 +50,7 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     wanted = view.page * view.sessions
     pattern = TimedPattern(query.regex)
     sessions: dict[tuple[str, str], SessionHit] = {}
+    damaged: list[int] = []
     for facts in scope.newest_sessions():
         family = (facts.agent, facts.root)
         if family in sessions:
@@ -56,7 +58,9 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
         indexes: set[int] | None = None
         if conditions is not None:
             indexes = {hit.at for hit in conditions.best_matches(MAX_FILTERED_MESSAGES, [facts.key])}
-        hits = tuple(_scan_session(store, facts.key, query, view, indexes, pattern)) if indexes != set() else ()
+        messages = store.messages(facts.key) if indexes != set() else []
+        damaged += [facts.key] if any(map(is_damaged, messages)) else []
+        hits = tuple(_scan_session(messages, query, view, indexes, pattern))
         if hits:
             ranked = RankedSession(facts, float(len(hits)), len(hits))
             sessions[family] = build_session_hit(ranked, hits[: view.messages], view)
@@ -65,7 +69,8 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     page = tuple(sessions.values())[wanted - view.sessions : wanted]
     more = len(sessions) > wanted
     notes = ("newest sessions first; the search has not read older ones",) if more else ()
-    return SearchResults(query.words, page, len(sessions), view.page, more, notes=(*notes, *scope.notes))
+    notes = (*notes, *scope.notes, *store.damage_notes(damaged))
+    return SearchResults(query.words, page, len(sessions), view.page, more, notes=notes)
 
 
 def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchScope) -> CompiledQuery | None:
@@ -75,10 +80,9 @@ def _prepare_other_conditions(store: SessionStore, query: Query, scope: SearchSc
 
 
 def _scan_session(
-    store: SessionStore, key: int, query: Query, view: SearchView, indexes: set[int] | None, pattern: "TimedPattern"
+    messages: Sequence[Message], query: Query, view: SearchView, indexes: set[int] | None, pattern: "TimedPattern"
 ) -> Iterator[SearchHit]:
     """Yield the matching messages of a session in order."""
-    messages = store.messages(key)
     fields = {FIELD_BY_KIND.get(field, field) for field in query.fields}
     for index, texts in attribute_texts(messages):
         message = messages[index]

@@ -23,6 +23,7 @@ from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.copies import group_copies
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
@@ -32,6 +33,7 @@ from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 from thresher.model.tool_calls import describe_tool_call
+from thresher.store.errors import AmbiguousIdError
 
 FIELD_BY_KIND = {"commands": "input", "edits": "input"}
 """Kinds that exist only in the index, with the field of their texts."""
@@ -77,18 +79,26 @@ def search_archive(
         start, stop = (view.page - 1) * view.sessions, view.page * view.sessions
         loaded = max(CANDIDATES, start + 2 * view.sessions)
         ranked = rank_sessions(store.find_sessions(best_keys[:loaded]), scores, matches, compiled)
+        near = stop + LOOKAHEAD_SESSIONS
+        ranked = [*group_copies(ranked[:near], message), *ranked[near:]]
         builder = HitBuilder(message, compiled, view)
         page = builder.rerank(ranked, stop, texts, makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
         page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
+        sessions = tuple(map(builder.build_session, page))
         return SearchResults(
             query=query.words,
-            sessions=tuple(map(builder.build_session, page)),
+            sessions=sessions,
             found=len(ranked) if len(best_keys) <= loaded else len(best_keys),
             more=len(ranked) > stop,
             page=view.page,
             excluded=_count_excluded(compiled, scope),
-            notes=(*scope.notes, *commit_notes, *_unknown_word_notes(store, query)),
+            notes=(
+                *scope.notes,
+                *commit_notes,
+                *_unknown_word_notes(store, query),
+                *store.damage_notes(message.damaged_sessions),
+            ),
         )
 
 
@@ -140,7 +150,13 @@ class SearchScope:
 
 
 def _find_family_keys(store: SessionStore, id: str) -> frozenset[int]:
-    families = {(one.agent, one.root) for one in store.find_sessions(id=to_storable_text(id)) if one.id == id}
+    """Return the sessions of the family of an id; if no session has exactly this id, it is a prefix of an id."""
+    matches = store.find_sessions(id=to_storable_text(id))
+    matches = [one for one in matches if one.id == id] or matches
+    families = {(one.agent, one.root) for one in matches}
+    if len(families) > 1 and not any(one.id == id for one in matches):
+        ids = ", ".join(one.id for one in matches[:5])
+        raise AmbiguousIdError(f"`{id}` matches {len(matches)} sessions: {ids}; give more characters of the id")
     return frozenset(one.key for agent, root in families for one in store.find_sessions(agent=agent, root=root))
 
 
@@ -243,7 +259,8 @@ class HitBuilder:
         for hit in self._best[key]:
             if hit.at >= 0:
                 by_message.setdefault(hit.at, hit)
-        return [self._load_match(hit) for hit in islice(by_message.values(), min(self._view.messages, matches))]
+        best = islice(by_message.values(), min(self._view.messages, matches))
+        return [match for match in map(self._load_match, best) if match.message.parts]
 
     def prefetch(self, keys: Collection[int]) -> Mapping[int, int]:
         """Find the best hits of several sessions at once; return the number of matching messages in each session."""

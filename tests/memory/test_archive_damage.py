@@ -1,0 +1,96 @@
+"""Damaged blocks of the archive are problems of their session; all others are found and read."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from chats import chat, name, talk
+
+import thresher as th
+from thresher.memory import Memory
+from thresher.memory.archive.block_codec import compress
+
+
+def _flip_middle(body: bytes) -> bytes:
+    middle = len(body) // 2
+    return body[:middle] + bytes((body[middle] ^ 0xFF,)) + body[middle + 1 :]
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "flipped": _flip_middle,
+    "truncated": lambda body: body[: len(body) // 2],
+    "empty": lambda _: b"",
+    "other messages": lambda _: compress(b"\x91\xc1"),
+    "other JSON": lambda _: compress(b'[{"role": 1}]'),
+    "torn JSON": lambda _: compress(b'[{"role": "user"'),
+    "wrong messages": lambda _: compress(b"\xdc\x00\x40" + b"\x01" * 64),
+}
+
+
+@pytest.fixture(params=DAMAGE)
+def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Memory:
+    """Return a memory of three sessions; the first block of the first one is damaged."""
+    return _damaged_memory(tmp_path, "body", DAMAGE[request.param])
+
+
+def _damaged_memory(tmp_path: Path, column: str, change: Callable[[bytes], bytes]) -> Memory:
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / f"{name(1)}.jsonl").write_bytes(talk(name(1), 70))
+    (files / f"{name(2)}.jsonl").write_bytes(talk(name(2), 70))
+    (files / f"{name(3)}.jsonl").write_bytes(chat(name(3), ["Why does topic3 fail?"]))
+    memory = Memory(home=tmp_path, sources=[files], discover=False)
+    memory.sync()
+    key = memory.facts(name(1)).key
+    table, condition = ("blocks", "session = ? AND number = 0") if column == "body" else ("sessions", "key = ?")
+    with closing(sqlite3.connect(tmp_path / "memory" / "archive.sqlite3")) as connection, connection:
+        ((body,),) = connection.execute(f"SELECT {column} FROM {table} WHERE {condition}", (key,))
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE {condition}", (change(body), key))
+    return Memory(home=tmp_path, sources=[files], discover=False)
+
+
+def test_every_query_works_and_reports_the_session(memory: Memory) -> None:
+    results = memory.search("topic3")
+    assert {session.id for session in results.sessions} >= {name(2), name(3)}
+    assert all(hit.text for session in results.sessions for hit in session.hits)
+    assert [note for note in results.notes if "archive is damaged" in note and name(1) in note]
+    assert memory.recall(name(2), "what about topic3?").found
+    assert not memory.recall(name(1), "what about topic3?").found
+    assert memory.recall(name(1), "what about topic69?").found
+    assert not memory.search("topic69").notes
+
+
+def test_a_regex_reports_the_session(memory: Memory) -> None:
+    pytest.importorskip("regex")
+    results = memory.search("", regex="topic3\\b")
+    assert {session.id for session in results.sessions} == {name(2), name(3)}
+    assert [note for note in results.notes if "archive is damaged" in note and name(1) in note]
+
+
+def test_the_rest_of_the_session_is_read_and_the_problem_reported(memory: Memory) -> None:
+    session = memory.session(name(1))
+    assert len(session.history) == 70
+    intact = memory.session(name(2)).history
+    assert [one.text for one in session.history.messages[64:]] == [one.text for one in intact.messages[64:]]
+    (problem,) = session.problems
+    assert problem.what == "64 messages from number 0 on are damaged in the archive"
+    assert not memory.session(name(2)).problems
+    assert th.fit(th.emit(session.history, "anthropic"), budget=10_000)
+
+
+def test_a_sync_and_a_rebuild_of_the_index_continue(memory: Memory, tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / "files" / f"{name(number)}.jsonl").write_bytes(talk(name(number), 80))
+    (tmp_path / "memory" / "index" / "meta.json").unlink()
+    report = memory.sync()
+    assert (report.grown, report.failed) == (2, ())
+    assert {session.id for session in memory.search("topic79").sessions} == {name(1), name(2)}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_layout_is_reported(tmp_path: Path, damage: str) -> None:
+    session = _damaged_memory(tmp_path, "shape", DAMAGE[damage]).session(name(1))
+    assert len(session.history) == 70
+    assert [problem.what for problem in session.problems] == ["the session's layout is damaged in the archive"]
