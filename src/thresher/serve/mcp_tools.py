@@ -43,6 +43,7 @@ from thresher.serve.caller import Caller, CallerHints, SessionNotWrittenError, f
 from thresher.serve.fitted_text import fit_to_text
 from thresher.serve.parent_context import find_context_at_spawn, find_parent_context
 from thresher.store import ContentStore, default_content_store
+from thresher.store.overlay import OverlayContentStore
 from thresher.store.sqlite import content_store_in
 
 CALLER_WAIT_SECONDS, CALLER_POLL_SECONDS = 2.0, 0.1
@@ -82,7 +83,10 @@ class McpTools:
         self._sync_memory = Memory(**self._memory_options)
         self._sync_lock = threading.Lock()
         self._local = threading.local()
-        self._store = content_store_in(Path(home)) if home is not None else default_content_store()
+        # The tools are read-only: what `get_context` removes stays in memory, where `restore` finds it.
+        self._store = OverlayContentStore(
+            content_store_in(Path(home)) if home is not None else default_content_store()
+        )
         self._cache_lock = threading.Lock()
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 
