@@ -84,9 +84,7 @@ class McpTools:
         self._sync_lock = threading.Lock()
         self._local = threading.local()
         # The tools are read-only: what `get_context` removes stays in memory, where `restore` finds it.
-        self._store = OverlayContentStore(
-            content_store_in(Path(home)) if home is not None else default_content_store()
-        )
+        self._store = OverlayContentStore(content_store_in(Path(home)) if home is not None else default_content_store())
         self._cache_lock = threading.Lock()
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 
