@@ -124,5 +124,5 @@ def test_the_content_store_restores_every_byte(home: Path) -> None:
         assert th.restore(id) == text
     th.fit([{"role": "user", "content": "word " * 5000}, *_expected()["messages"]], policy="smart", budget=2500)
     with closing(sqlite3.connect(home / "store.sqlite3")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
     assert {id: th.restore(id) for id in restored} == restored

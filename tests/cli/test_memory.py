@@ -52,6 +52,7 @@ from thresher.render.memory import (
     wrap_lines_in_tags,
 )
 from thresher.render.session_names import shorten_session_ids
+from thresher.store import default_content_store
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 QUESTION = ("half", "pennies", "lost", "at", "the", "reduced", "rate")
@@ -607,6 +608,14 @@ def test_forget_confirms_lists_and_deletes() -> None:
     assert "No session in the archive matches" in run("forget", "--project", "no-such-folder", "--yes").stdout
     assert run("forget", "--project", "no-such-folder", "--yes").exit_code == 1
     assert len(run_json("forget", "--before", "2026-03-15", "--yes")["sessions"]) == 2
+
+
+def test_forget_store_deletes_removed_text() -> None:
+    default_content_store().put([Text("something that was removed")])
+    assert run("forget", "--store", "--project", "shop").exit_code == 2
+    assert "--yes" in str(run("forget", "--store").exception)
+    assert run_json("forget", "--store", "--before", "1d", "--yes")["parts"] == 0
+    assert "1 removed part deleted" in run("forget", "--store", "--yes").stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

@@ -150,6 +150,7 @@ def test_only_harness_text_is_removed_from_the_current_message() -> None:
     plan = build_plan(history, StripReminders()(history), SCALE)
     assert [part.text for part in apply(history, plan)[0].parts if isinstance(part, Text)] == ["\nfix it"]
     assert plan.unpinned == 2
+    assert "pinned, but edited by reminders: 2" in plan.explain()
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,33 @@ def test_a_file_is_private_and_a_newer_version_is_refused(tmp_path: Path, name: 
         FILES[name](path)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_others_can_read_becomes_private(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "home" / name
+    FILES[name](path)
+    path.chmod(0o644)
+    path.parent.chmod(0o755)
+    FILES[name](path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_reading_makes_a_store_private(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite3"
+    _put(path)
+    path.chmod(0o664)
+    SqliteContentStore(path).has(["t1:01234567"])
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_saved_ledger_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "saved.sqlite3"
+    ledger = Ledger()
+    ledger.set_fact("name", 1)
+    ledger.save(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Ledger(path).get_fact("name") == 1
+
+
 def test_an_older_file_is_upgraded_once(tmp_path: Path) -> None:
     path = tmp_path / "notes.sqlite3"
     with closing(sqlite3.connect(path)) as connection:

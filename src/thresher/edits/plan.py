@@ -128,7 +128,9 @@ def list_plan_notes(plan: Plan) -> list[str]:
     lines += [
         f"not edited, {reason}: {parts:,}" for reason, parts in refused.items() if reason not in UNREPORTED_REFUSALS
     ]
-    lines += [f"pinned, edited because options allow it: {plan.unpinned:,}"] if plan.unpinned else []
+    if plan.unpinned:
+        policies = ", ".join(sorted({edit.policy for edit in plan.edits if edit.over}))
+        lines.append(f"pinned, but edited by {policies}: {plan.unpinned:,}")
     lines += [f"quality: {plan.quality:.0%} of the importance score is kept"] if plan.quality is not None else []
     return [*lines, *plan.notes]
 

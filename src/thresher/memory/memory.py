@@ -1,7 +1,7 @@
 """`Memory`: sync, search, recall and forget past sessions."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -13,6 +13,7 @@ from thresher.memory.archive.protocol import Archive
 from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
+from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.ingest.sync import sync_sources
 from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
 from thresher.memory.results import RecallResult, SearchResults
@@ -26,8 +27,10 @@ from thresher.memory.search.query import (
 )
 from thresher.memory.search.search import SearchView, search_archive
 from thresher.memory.session_store import MEMORY_FOLDER, SessionStore
-from thresher.model import History, Session
+from thresher.model import History, Part, Session
+from thresher.store import default_content_store
 from thresher.store.errors import AmbiguousIdError, NotStoredError, StoreError
+from thresher.store.sqlite import content_store_in
 from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
@@ -75,6 +78,8 @@ class Memory:
         folder = None if home is None else Path(home) / MEMORY_FOLDER
         root = str(Path(project_root).absolute()) if os.fspath(project_root) else ""
         self.store = SessionStore(folder, archive, project_root=root)
+        self.removed_text = default_content_store() if home is None else content_store_in(Path(home))
+        """The content store: text that `fit` and a `Window` removed from requests."""
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
@@ -121,6 +126,7 @@ class Memory:
         limit = parse_date_or_age(retention, now)
         if now - limit < timedelta(days=1):
             raise OptionError(f"`retention` must be one day or more, for example `365d`, got {retention!r}")
+        self.removed_text.prune(limit)
         old = [session for session in self.store.find_sessions() if session.ended and session.ended < limit]
         overdue = limit - (now - limit) * RETENTION_SLACK
         if not any(session.ended and session.ended < overdue for session in old):
@@ -138,7 +144,26 @@ class Memory:
         with self.store.write_lease(wait=wait) as is_ours:
             if not is_ours or not sessions:
                 return 0
+            self.removed_text.forget(part for session in sessions for part in self._parts(session))
             return self.store.forget([session.key for session in sessions], progress, for_good=for_good)
+
+    def _parts(self, session: ArchivedSession) -> Iterator[Part]:
+        """Yield everything of a session that the content store may hold, also in its redacted form."""
+        original = self.store.session(session.key)
+        for one in (original, redact_session(original)):
+            for member in (one, *one.children):
+                yield from (part for message in member.messages(branches=True) for part in message.parts)
+
+    def find_relatives(self, sessions: Sequence[ArchivedSession]) -> list[ArchivedSession]:
+        """Return the other sessions of the same families: forks, continuations and copies, which repeat their words."""
+        keys = {session.key for session in sessions}
+        families = {(session.agent, session.root or session.id) for session in sessions}
+        return [
+            session
+            for agent, root in sorted(families)
+            for session in self.store.find_sessions(agent=agent, root=root)
+            if session.key not in keys and not session.subagent
+        ]
 
     def search(
         self,
@@ -216,7 +241,10 @@ class Memory:
         matches = self.store.find_sessions(id=to_storable_text(id)) if id else []
         matches = [session for session in matches if session.id == id] or matches
         if not matches:
-            raise NotStoredError(f"no archived session has the id `{id}`; `thresher search` lists sessions")
+            raise NotStoredError(
+                f"no archived session has the id `{id}`; check the id. Sessions deleted by `thresher forget` "
+                "do not return"
+            )
         if len({(session.agent, session.root) for session in matches}) > 1:
             ids = ", ".join(session.id for session in matches[:5])
             raise AmbiguousIdError(f"`{id}` matches {len(matches)} sessions: {ids}; give more characters of the id")
@@ -232,6 +260,7 @@ class Memory:
         ids: Sequence[str] = (),
         project: str = "",
         before: datetime | None = None,
+        family: bool = False,
         dry: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[ArchivedSession]:
@@ -239,18 +268,21 @@ class Memory:
 
         With `dry`, only return them. A later sync does not read removed sessions again. An id selects all copies of the
         session. `project` selects the sessions with this text in the folder path, and `before` those that ended before
-        this time. If both are given, a session must meet both conditions.
+        this time. If both are given, a session must meet both conditions. With `family`, also remove their forks,
+        continuations and copies (`find_relatives`). What the content store holds of these sessions is deleted, too.
         """
         if not (ids or project or before):
             raise OptionError("no sessions selected; give `ids`, a `project` or a `before` date")
         selected: dict[int, ArchivedSession] = {}
         for facts in map(self.facts, ids):
-            family = self.store.find_sessions(agent=facts.agent, root=facts.root)
-            selected |= {session.key: session for session in family if session.id == facts.id}
+            copies = self.store.find_sessions(agent=facts.agent, root=facts.root)
+            selected |= {session.key: session for session in copies if session.id == facts.id}
         if project or before:
             for session in self.store.find_sessions(project=to_storable_text(project)):
                 if before is None or (session.ended and session.ended < before):
                     selected[session.key] = session
+        if family:
+            selected |= {session.key: session for session in self.find_relatives([*selected.values()])}
         if not dry:
             self._forget([*selected.values()], progress=progress)
         return list(selected.values())

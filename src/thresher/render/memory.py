@@ -323,10 +323,10 @@ def exclusion_value(excluded: Mapping[str, int]) -> dict[str, Any]:
 
 def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
     """Render sessions, one per line."""
-    names = shorten_session_ids([session.id for session in sessions])
+    names = shorten_session_ids([redact(session.id) for session in sessions])
     for session, name in zip(sessions, names, strict=True):
         time = session.ended or session.started
-        project = abbreviate_home(shorten(session.project, 60))
+        project = abbreviate_home(shorten(redact(session.project), 60))
         details = [_format_local_minute(time) if time else "", plural(session.messages, "message"), project]
         facts = f"  {session.agent}  {'  '.join(filter(None, details))}"
         title = shorten(redact(session.title), 60)
@@ -337,7 +337,7 @@ def archived_session_value(session: ArchivedSession) -> dict[str, Any]:
     """Return an archived session as a JSON value, without its internal key."""
     value: dict[str, Any] = to_builtins(session)
     fields = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
-    return fields | {"title": redact(session.title)}
+    return {name: redact(field) if isinstance(field, str) else field for name, field in fields.items()}
 
 
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:

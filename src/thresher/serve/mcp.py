@@ -13,6 +13,7 @@ from typing import Annotated, Any, ParamSpec
 
 from thresher import __version__
 from thresher.errors import OptionError, ThresherError
+from thresher.memory.ingest.redaction import redact
 from thresher.serve.caller import CallerHints
 from thresher.serve.fenced_errors import describe_error
 from thresher.serve.mcp_tools import McpTools
@@ -85,14 +86,17 @@ async def _limit_threads(_server: "MCPServer[None]") -> AsyncIterator[None]:
 
 
 def _with_tool_errors(function: Callable[P, str]) -> Callable[P, str]:
-    """Report Thresher's errors to the client with their own message."""
+    """Report Thresher's errors to the client with their own message.
+
+    Ids, folders and names of tools are redacted here, in answers and errors alike.
+    """
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> str:
         try:
-            return function(*args, **kwargs)
+            return redact(function(*args, **kwargs))
         except ThresherError as error:
-            raise ToolError(str(error)) from error
+            raise ToolError(redact(str(error))) from error
 
     return inner
 

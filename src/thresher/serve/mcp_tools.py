@@ -46,6 +46,7 @@ from thresher.serve.fitted_text import fit_to_text
 from thresher.serve.parent_context import find_context_at_spawn, find_parent_context
 from thresher.store import ContentStore, default_content_store
 from thresher.store.in_memory import InMemoryContentStore
+from thresher.store.overlay import OverlayContentStore
 from thresher.store.sqlite import content_store_in
 
 CALLER_WAIT_SECONDS, CALLER_POLL_SECONDS = 2.0, 0.1
@@ -92,7 +93,8 @@ class McpTools:
         self._project_root = self._project if only_project else ""
         self._sync_lock = threading.Lock()
         self._local = threading.local()
-        self._store = _open_content_store(home, only_project=only_project)
+        # The tools are read-only: what `get_context` removes stays in memory, where `restore` finds it.
+        self._store = OverlayContentStore(_open_content_store(home, only_project=only_project))
         self._cache_lock = threading.Lock()
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 

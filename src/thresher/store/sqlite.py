@@ -5,7 +5,8 @@ millisecond. Writers lock the file immediately and wait for each other. Reading 
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -32,8 +33,15 @@ MIN_COMPRESSED_SIZE = 1024
 StoredRowKind = Literal["part", "packed", "alias", "fold"]
 StoredRow = tuple[str, StoredRowKind, bytes]
 _TABLE = "CREATE TABLE IF NOT EXISTS kept (id TEXT PRIMARY KEY, kind TEXT NOT NULL, body BLOB NOT NULL)"
-_SCHEMA = SqliteSchema(1, (_TABLE,))
-_INSERT = "INSERT INTO kept (id, kind, body) VALUES (?, ?, ?) ON CONFLICT (id) DO NOTHING"
+_NOW = "CAST(strftime('%s', 'now') AS INTEGER)"
+_ADD_USED = ("ALTER TABLE kept ADD COLUMN used INTEGER", f"UPDATE kept SET used = {_NOW}")
+# The first files have the table, but no version.
+_SCHEMA = SqliteSchema(2, (_TABLE, *_ADD_USED), {1: _ADD_USED})
+_INSERT = f"INSERT INTO kept (id, kind, body, used) VALUES (?, ?, ?, {_NOW}) ON CONFLICT (id) DO NOTHING"
+_REFRESH = (
+    f"UPDATE kept SET used = {_NOW} WHERE (id = ?1 OR (kind = 'alias' AND body = CAST(?1 AS BLOB))) AND used < ?2"
+)
+SECONDS_PER_DAY = 86_400
 _SELECT_IDS = "SELECT id, kind, CASE kind WHEN 'alias' THEN body ELSE x'' END FROM kept WHERE id >= ? AND id < ?"
 
 
@@ -55,6 +63,48 @@ class SqliteContentStore:
             (id, "fold", msgspec.json.encode(folds[id])) for id in folds if id not in known
         )
         self._write(chain(part_rows, summary_rows))
+        self._refresh(known)
+
+    def _refresh(self, ids: set[str]) -> None:
+        """Note once a day that content is still in use, so that a retention period keeps it."""
+        with self._file.open_existing() as connection:
+            if connection is None or not ids or "used" not in _column_names(connection):
+                return
+            limit = connection.execute(f"SELECT {_NOW}").fetchone()[0] - SECONDS_PER_DAY
+            query = "SELECT 1 FROM kept WHERE id = ? AND used < ?"
+            old = [(id, limit) for id in ids if connection.execute(query, (id, limit)).fetchone()]
+        if old:
+            with self._file.open("written") as connection:
+                connection.executemany(_REFRESH, old)
+
+    def forget(self, parts: Iterable[Part]) -> int:
+        """Delete these parts and the summaries that contain them; return the number of deleted contents."""
+        ids = {id for part in parts for id in (exact_id(part), content_id(part))}
+        return self._delete(lambda connection: _ids_to_forget(connection, ids))
+
+    def prune(self, before: datetime | None = None) -> int:
+        """Delete the content that was last stored before this time, or all of it; return the number of contents."""
+        limit = None if before is None else int(before.timestamp())
+        query = "SELECT id FROM kept WHERE ?1 IS NULL OR used < ?1"
+        return self._delete(lambda connection: {id for (id,) in connection.execute(query, (limit,))})
+
+    def _delete(self, select: "Callable[[Connection], set[str]]") -> int:
+        """Delete the rows with the selected ids, and overwrite their text in the file."""
+        if not self.path.exists():
+            return 0
+        with self._file.open("written") as connection:
+            if not select(connection):
+                return 0
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("BEGIN IMMEDIATE")
+            rows = [(id,) for id in select(connection)]
+            deleted = [
+                connection.execute("DELETE FROM kept WHERE id = ? RETURNING kind", row).fetchone()[0] for row in rows
+            ]
+            connection.execute("COMMIT")
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return sum(kind != "alias" for kind in deleted)
 
     def get(self, id: str) -> StoredContent | None:
         """Return the content whose id equals or starts with this id."""
@@ -104,6 +154,22 @@ def content_store_in(folder: Path) -> SqliteContentStore:
 def default_content_store() -> SqliteContentStore:
     """Return the store in Thresher's data folder."""
     return content_store_in(get_data_folder())
+
+
+def _column_names(connection: "Connection") -> set[str]:
+    return {row[1] for row in connection.execute("PRAGMA table_info(kept)")}
+
+
+def _ids_to_forget(connection: "Connection", ids: set[str]) -> set[str]:
+    """Return the stored ids of parts, of other spellings of them, and of summaries that contain them."""
+    found: set[str] = set()
+    rows = connection.execute("SELECT id, kind, CASE WHEN kind IN ('alias', 'fold') THEN body END FROM kept").fetchall()
+    targets = ids | {body.decode() for id, kind, body in rows if kind == "alias" and id in ids}
+    for id, kind, body in rows:
+        is_selected = id in targets or (kind == "alias" and body.decode() in targets)
+        if is_selected or (kind == "fold" and targets.intersection(msgspec.json.decode(body, type=list[str]))):
+            found.add(id)
+    return found
 
 
 def _rows(id: str, part: Part) -> Iterator[StoredRow]:

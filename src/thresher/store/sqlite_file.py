@@ -62,6 +62,8 @@ class SqliteFile:
             if self.path is not None and not self.path.exists():
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            if self.path is not None:
+                make_private(self.path)
             address = self.name if self.path is None else f"{self.path.absolute().as_uri()}?mode=rw"
             connection = connect_to_uri(address, timeout=self._timeout, any_thread=any_thread)
             try:
@@ -85,6 +87,7 @@ class SqliteFile:
             if self.path is None or not self.path.exists():
                 yield None
                 return
+            make_private(self.path)
             with closing(connect_to_uri(_reading_uri(self.path), timeout=self._timeout)) as connection:
                 self._read_version(connection)
                 is_empty = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
@@ -140,6 +143,15 @@ class SqliteFile:
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {target_version}")
         connection.execute("COMMIT")
+
+
+def make_private(path: Path) -> None:
+    """Remove the rights of other users from a database that an earlier version or a copy has left readable."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        with suppress(FileNotFoundError, PermissionError):  # another user owns the file and its permissions
+            file = path.with_name(name)
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def connect_to_uri(address: str, *, timeout: float, any_thread: bool = False) -> "Connection":

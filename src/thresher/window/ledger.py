@@ -189,6 +189,7 @@ class Ledger:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             part.unlink(missing_ok=True)
+            part.touch(mode=0o600)
             self._query("VACUUM INTO ?", (str(part),))
             part.replace(target)
         except OSError as error:

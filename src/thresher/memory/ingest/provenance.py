@@ -28,7 +28,7 @@ from thresher.memory.ingest.memory_tools import (
     is_memory_prompt,
     is_memory_tool,
 )
-from thresher.memory.ingest.redaction import is_secret_name
+from thresher.memory.ingest.secret_names import is_secret_name
 from thresher.memory.records import ExclusionReason
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.harness_text import find_harness_spans

@@ -1,4 +1,4 @@
-"""Redact all texts of a session, and drop vendor fields that contain secrets."""
+"""Redact all texts of a session, its names and its folder, and drop vendor fields that contain secrets."""
 
 from itertools import islice, zip_longest
 from typing import NamedTuple, assert_never, cast
@@ -39,6 +39,9 @@ def redact_session(session: Session, before: RedactedSession | None = None) -> S
     pairs = [*known_pairs, *((History(), History()),) * (len(session.segments) - len(known_pairs))]
     return structs.replace(
         session,
+        id=redact(session.id),
+        project=redact(session.project),
+        git_branch=redact(session.git_branch),
         title=redact(session.title),
         segments=tuple(map(_history, session.segments, pairs)),
         branches=tuple(structs.replace(branch, history=_history(branch.history)) for branch in session.branches),
@@ -74,10 +77,10 @@ def _part(part: Part) -> Part:
             # A signature is valid for the original text only.
             return Thinking(text, part.signature if text == part.text else "", pocket)
         case ToolCall():
-            return structs.replace(part, arguments=redact(part.arguments), pocket=pocket)
+            return structs.replace(part, name=redact(part.name), arguments=redact(part.arguments), pocket=pocket)
         case ToolResult():
             content = cast("tuple[ResultPart, ...]", tuple(map(_part, part.content)))
-            return structs.replace(part, content=content, pocket=pocket)
+            return structs.replace(part, name=redact(part.name), content=content, pocket=pocket)
         case Image():
             return structs.replace(part, url=redact(part.url), pocket=pocket)
         case Unknown():

@@ -332,7 +332,7 @@ def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: 
     facts = ranked.session
     clean = str if view.reveal else redact
     return SessionHit(
-        id=facts.id,
+        id=clean(facts.id),
         agent=facts.agent,
         project=clean(facts.project),
         branch=clean(facts.branch),
@@ -343,8 +343,8 @@ def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: 
         matches=ranked.matches,
         time=facts.ended or facts.started,
         hits=hits,
-        family=ranked.family,
-        parent=facts.parent if facts.subagent else "",
+        family=tuple(map(clean, ranked.family)),
+        parent=clean(facts.parent) if facts.subagent else "",
         gone=facts.gone,
         resume=build_resume_command(facts, clean),
     )
