@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from thresher.budget import presets
 from thresher.budget.escalation import escalate_to_budget, make_step_policies, propose_edits
+from thresher.budget.filling import truncate_to_tokens
 from thresher.budget.fitting import PlanSetup, look_up_placeholders
-from thresher.edits import Edit, PlanDraft, Summarize, Truncate, close_draft, elide_to_limit, list_targets
-from thresher.model import History, Place, part_text
+from thresher.edits import Edit, PlanDraft, Summarize, Truncate, close_draft, list_targets
+from thresher.model import History, Place
 from thresher.policies import Policy, make_policy
 from thresher.store import ContentStore
 from thresher.window.break_even import BreakEven, find_best_break_even
@@ -167,22 +168,20 @@ def _first_message(history: History, edit: Edit) -> int:
 
 
 def truncate_oversized_results(context: ReplanContext, target: int, limit: int) -> list[Edit]:
-    """Return truncations of the new results that would not fit even after a replan."""
+    """Return truncations of the results that would not fit even after a replan."""
     draft = context.resumed_draft
     truncations: list[Edit] = []
     for link in context.history.links:
-        place, result = link.chain.result, link.result
-        if place is None or result is None or not link.chain.active:
+        place = link.chain.result
+        if place is None:
             continue
-        weight = draft.original_weight(place)
+        weight = draft.current_weight(place)
         available = limit - min(draft.tokens - weight, target)
-        text = part_text(result)
-        if weight <= available:
-            continue
-        gaps = elide_to_limit(text, max(0, int(len(text) * available / weight * TRUNCATION_MARGIN)))
-        if gaps:
-            occurrence = context.history.occurrence(place)
-            truncations.append(Truncate(occurrence, WINDOW_POLICY, "larger than what is left", gaps))
+        if weight > available:
+            cut = truncate_to_tokens(
+                draft, place, available * TRUNCATION_MARGIN, WINDOW_POLICY, "larger than what is left"
+            )
+            truncations += [cut] if cut is not None else []
     return truncations
 
 
