@@ -62,7 +62,10 @@ def test_only_command_output_is_truncated() -> None:
 
 LOG = "\n".join(f"INFO step {n} of 400 took {n * 3} ms" for n in range(400))
 SQUEEZED: dict[str, tuple[str, str]] = {
-    "numbers aside": (f"start\n{LOG}\nend", "start\nINFO step 0 of 400 took 0 ms [… 399 similar lines, 399 distinct …]\nend"),
+    "numbers aside": (
+        f"start\n{LOG}\nend",
+        "start\nINFO step 0 of 400 took 0 ms [… 399 similar lines, 399 distinct …]\nend",
+    ),
     "times": (
         "".join(f"2026-01-31T12:00:{n:02}.5Z [{n}/60] t={n}ms, {n}% done\n" for n in range(60)),
         "2026-01-31T12:00:00.5Z [0/60] t=0ms, 0% done [… 59 similar lines, 59 distinct …]\n",

@@ -85,7 +85,11 @@ def escalate_to_budget(
         if tokens - draft.tokens >= closed.tokens - budget:
             closed, tokens = close(draft), draft.tokens
             if closed.tokens <= budget:
-                return closed if is_budget_used(closed, budget) else _soften_last(start, added, edit, closed, budget, close)
+                return (
+                    closed
+                    if is_budget_used(closed, budget)
+                    else _soften_last(start, added, edit, closed, budget, close)
+                )
         added.append(edit)
     return close(draft)
 

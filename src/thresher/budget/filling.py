@@ -24,7 +24,7 @@ GOOD_SHARE = 0.93
 """Share of the budget that needs no better truncation."""
 MIN_KEPT_TOKENS = 100
 """Minimum tokens of a truncated part; less is of little use."""
-MAX_ATTEMPTS, MAX_MEASUREMENTS = 4, 5
+MAX_ATTEMPTS, MAX_MEASUREMENTS = 4, 8
 WHY = "as far as the budget requires"
 
 
@@ -33,9 +33,7 @@ def is_budget_used(closed: PlanDraft, budget: int) -> bool:
     return closed.tokens >= budget * MIN_USED_SHARE
 
 
-def fill_budget(
-    before: PlanDraft, after: PlanDraft, edit: Edit, budget: int, close: Close
-) -> PlanDraft | None:
+def fill_budget(before: PlanDraft, after: PlanDraft, edit: Edit, budget: int, close: Close) -> PlanDraft | None:
     """Return `before`, closed, with truncations instead of the edit that led to `after`; None if they use no more.
 
     The part of the edit that only removes repeated lines stays.
@@ -110,17 +108,23 @@ def truncate_to_tokens(
         return None
     gaps = decision.edit.gaps if decision is not None and isinstance(decision.edit, Truncate) else ()
     best: tuple[Elision, ...] = ()
-    length = len(part_text(part)) - sum(gap.stop - gap.start - len(gap.note) for gap in gaps)
-    size = max(0, int(length * limit / weight))
+    low, low_weight = 0, 0
+    high, high_weight = len(part_text(part)) - sum(gap.stop - gap.start - len(gap.note) for gap in gaps), weight
     for _ in range(MAX_MEASUREMENTS):
+        # Interpolate, because some characters take more tokens than others.
+        share = (limit * GOAL_SHARE - low_weight) / max(1, high_weight - low_weight)
+        size = low + int((high - low) * min(1.0, max(0.0, share)))
         found = merge_elisions((*gaps, *_elide(part, gaps, size)))
         after = truncate_part(part, found, ID_SLOT)
-        weight = weight if after is None else draft.token_weights.part(after)
-        if weight <= limit:
-            best = found
-        if limit * GOAL_SHARE <= weight <= limit or after is None:
+        if after is None:
             break
-        size = int(size * limit * (1 + GOAL_SHARE) / 2 / weight)
+        weight = draft.token_weights.part(after)
+        if weight > limit:
+            high, high_weight = size, weight
+            continue
+        best, low, low_weight = found, size, weight
+        if weight >= limit * GOOD_SHARE:
+            break
     return Truncate(draft.history.occurrence(place), policy, why, best, over) if best else None
 
 

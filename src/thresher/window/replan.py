@@ -9,7 +9,7 @@ from thresher.budget import presets
 from thresher.budget.escalation import escalate_to_budget, make_step_policies, propose_edits
 from thresher.budget.filling import truncate_to_tokens
 from thresher.budget.fitting import PlanSetup, look_up_placeholders
-from thresher.edits import Edit, PlanDraft, Summarize, Truncate, close_draft, list_targets
+from thresher.edits import Drop, Edit, PlanDraft, Summarize, Truncate, close_draft, list_targets
 from thresher.model import History, Place
 from thresher.policies import Policy, make_policy
 from thresher.store import ContentStore
@@ -133,11 +133,11 @@ def _is_new(context: ReplanContext, edit: Edit) -> bool:
 
 
 def _exclude_summarized(context: ReplanContext, edit: Edit) -> Edit | None:
-    """Remove from a new summary the parts that an active summary covers; return other edits unchanged."""
+    """Remove from a new summary the parts that an active edit summarizes or drops; return other edits unchanged."""
     if not isinstance(edit, Summarize):
         return edit
     active = (*context.edits.values(), *context.carried_edits.values())
-    covered = {target for old in active if isinstance(old, Summarize) for target in old.targets}
+    covered = {target for old in active if isinstance(old, Summarize | Drop) for target in list_targets(old)}
     return exclude_kept_parts(context.history, edit, covered)
 
 
