@@ -264,6 +264,8 @@ def uses_the_budget(tokens: int, budget: int, wanted: int) -> None:
 
 
 LEAST_USE = 0.6
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
+         "lambda", "mu", "nu", "xi", "omicron", "pi", "rho", "sigma", "tau")  # fmt: skip
 LINES: dict[str, Callable[[int], str]] = {
     "prose": lambda n: f"{WORDS[n % 19]} and {WORDS[n // 19 % 19]} went to {WORDS[n // 361 % 19]} in {WORDS[n % 7]}\n",
     "listing": lambda n: f"src/module_{n % 97}/part_{n:05}.py\n",
@@ -273,7 +275,6 @@ LINES: dict[str, Callable[[int], str]] = {
     "digits": lambda n: f"{n * 7_919 % 100_003:x}",
 }
 """Texts without repeated lines, by the number of a piece."""
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau".split()
 big_texts = st.lists(st.tuples(st.sampled_from(list(LINES)), st.integers(800, 3_000)), min_size=1, max_size=3)
 """Pieces of a text: their kind and number."""
 shares = st.floats(0.15, 0.95)

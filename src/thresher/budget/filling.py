@@ -5,6 +5,7 @@ Then its parts keep as much of their head and tail as fits.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from msgspec import structs
 
@@ -91,7 +92,7 @@ def _level(weights: list[int], excess: float) -> float:
     """Return the limit for each part that makes all of them together smaller by `excess`; 0 if there is none."""
     ranked = [*sorted(weights, reverse=True), 0]
     total = 0
-    for count, (weight, next_weight) in enumerate(zip(ranked, ranked[1:], strict=False), 1):
+    for count, (weight, next_weight) in enumerate(pairwise(ranked), 1):
         total += weight
         limit = (total - excess) / count
         if limit >= next_weight:
