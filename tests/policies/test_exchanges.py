@@ -162,7 +162,7 @@ def test_an_unanswered_prompt_keeps_one_more_exchange() -> None:
 
 
 def redis_or_postgres(*after: Message) -> History:
-    question = [user("Which database?"), said(Text("A Redis or B Postgres? Both are installed, and both would do."))]
+    question = [user("Which database?"), said(Text("A Redis or B Postgres? " + "Both are installed. " * 30))]
     return History((*talk(*[True] * 5).messages, *question, *after))
 
 

@@ -53,7 +53,7 @@ def fill_budget(before: PlanDraft, after: PlanDraft, edit: Edit, budget: int, cl
         if limit < MIN_KEPT_TOKENS:
             break
         draft = before.copy()
-        cuts = (truncate_to_tokens(before, place, limit, edit.policy, WHY, over=edit.over) for place in places)
+        cuts = (plan_truncation(before, place, limit, edit.policy, WHY, over=edit.over) for place in places)
         draft.add_all(cut for cut in cuts if cut is not None)
         closed = close(draft)
         if closed.tokens <= budget and (best is None or closed.tokens > best.tokens):
@@ -100,7 +100,7 @@ def _level(weights: list[int], excess: float) -> float:
     return 0
 
 
-def truncate_to_tokens(
+def plan_truncation(
     draft: PlanDraft, place: Place, limit: float, policy: str, why: str, *, over: Pin = ""
 ) -> Truncate | None:
     """Return the truncation of a part to at most `limit` tokens; None if the part is smaller or has no text."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from thresher.budget import presets
 from thresher.budget.escalation import escalate_to_budget, make_step_policies, propose_edits
-from thresher.budget.filling import truncate_to_tokens
+from thresher.budget.filling import plan_truncation
 from thresher.budget.fitting import PlanSetup, look_up_placeholders
 from thresher.edits import Drop, Edit, PlanDraft, Summarize, Truncate, close_draft, list_targets
 from thresher.model import History, Place
@@ -178,7 +178,7 @@ def truncate_oversized_results(context: ReplanContext, target: int, limit: int) 
         weight = draft.current_weight(place)
         available = limit - min(draft.tokens - weight, target)
         if weight > available:
-            cut = truncate_to_tokens(
+            cut = plan_truncation(
                 draft, place, available * TRUNCATION_MARGIN, WINDOW_POLICY, "larger than what is left"
             )
             truncations += [cut] if cut is not None else []
