@@ -106,7 +106,7 @@ def right_answer(folder: Path) -> int:
     return sum(int(one[1]) for one in found if one)
 
 
-@pytest.mark.parametrize("script", LOOPS)
+@pytest.mark.parametrize("script", [*LOOPS, "async_fit.py"])
 def test_an_example_is_short(script: str) -> None:
     assert len((EXAMPLES / script).read_text().splitlines()) < 80
 
@@ -125,6 +125,15 @@ def test_an_example_runs_offline_and_reports_its_result(script: str, tmp_path: P
     assert cached >= 60
     assert re.search(r"^removed [1-9]\d* parts, and restored all; the longest: '.+", done.out, re.MULTILINE)
     assert outside(done, tmp_path) == []
+
+
+def test_the_async_example_reports_what_was_repaired_and_removed(tmp_path: Path) -> None:
+    done = run("async_fit.py", tmp_path)
+    assert (done.code, done.err) == (0, "")
+    sizes = re.findall(r"^6 messages, [\d,]+ → ([\d,]+) tokens$", done.out, re.MULTILINE)
+    assert [3_000 < int(size.replace(",", "")) <= 4_000 for size in sizes] == [True] * 3
+    assert done.out.count("; repaired: added a result marked as interrupted") == 3
+    assert all(path.is_relative_to(tmp_path / "thresher_home") for path in done.written)
 
 
 def outside(done: Run, folder: Path) -> list[Path]:

@@ -4,7 +4,7 @@ A new policy or preset is tested through its row in `POLICIES` or `PRESETS`. Onl
 anything needs an entry here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import oracle
 import strategies
 import working
-from thresher.budget import PRESETS, fit, fit_with_plan
-from thresher.dialects import emit
-from thresher.edits import Drop, Summarize, Truncate, apply, check, find_pins, repair
+from thresher.budget import PRESETS, Settings, fit, fit_with_plan
+from thresher.budget.escalation import make_step_policies, propose_edits
+from thresher.dialects import emit, parse
+from thresher.edits import Drop, Summarize, Truncate, apply, build_plan, check, find_pins, repair
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.errors import BudgetError, ReadError
 from thresher.model import History, Part, Place, Session, part_text
@@ -28,6 +29,7 @@ from thresher.store import InMemoryContentStore, exact_id, get_restorable_text
 from thresher.store import InMemoryContentStore as MemoryStore
 from thresher.tokens import default_token_weights
 from thresher.transcripts import format_names, read_all
+from thresher.window import Window
 
 DIALECTS = (*format_names("wire"), None)
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -43,6 +45,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options for policies that do little or nothing by default."""
 ROWS = (*(f"preset {name}" for name in PRESETS), *(f"policy {name}" for name in POLICIES))
 each_row = pytest.mark.parametrize("row", ROWS)
+each_preset = pytest.mark.parametrize("preset", PRESETS)
 histories = working.sessions | strategies.told_histories() | strategies.jumbled_histories
 SCALE = default_token_weights(counter="estimate")
 """Passed explicitly, so that it is equal before and after: random messages may name another model after an edit."""
@@ -243,6 +246,109 @@ def test_fit_returns_the_shape_of_its_input_and_a_second_fit_changes_nothing(
     assert set(once) <= set(messages)
     assert oracle.violations(once, dialect) == []
     assert fit(once, budget=budget, **options) == once
+
+
+# --- law 3: unchanged if it fits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", format_names("wire"))
+@given(history=histories, spare=st.integers(0, 9_000))
+def test_what_fits_the_budget_is_unchanged_if_no_policy_is_named(dialect: str, history: History, spare: int) -> None:
+    legal = repair(working.native(history, dialect), dialect).history
+    messages = emit(legal, dialect, body=True)
+    options: dict[str, Any] = {"scale": SCALE, "format": dialect, "store": InMemoryContentStore()}
+    budget = SCALE.history(parse(messages, dialect)) + spare
+    assert fit(messages, budget=budget, **options) == messages
+    assert fit_with_plan(legal, budget=SCALE.history(legal) + spare, scale=SCALE, dialect=dialect).history is legal
+
+
+# --- law 7: the budget is used -----------------------------------------------------------------------------------
+
+
+def large_result(tool: str, text: str, *, answered: bool) -> History:
+    """Return a conversation that consists of one large result, which is new or has been answered."""
+    turn = ("", False, (working.Step(tool, "src/a.py", text, False),))
+    script = [working.Exchange("look at it", (turn,))]
+    if answered:
+        script = [working.Exchange("look at it", (turn, ("I see.", False, ()))), working.Exchange("go on", ())]
+    return working.told(script, system=True, summary=False, ends=False)
+
+
+def uses_the_budget(tokens: int, budget: int, wanted: int) -> None:
+    """Law 7: 60 % of the budget is used if more than that was removed for it; `wanted` is what the policy leaves."""
+    assert tokens <= budget
+    assert wanted - tokens <= LEAST_USE * budget or tokens >= LEAST_USE * budget, (tokens, budget, wanted)
+
+
+LEAST_USE = 0.6
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa",
+         "lambda", "mu", "nu", "xi", "omicron", "pi", "rho", "sigma", "tau")  # fmt: skip
+LINES: dict[str, Callable[[int], str]] = {
+    "prose": lambda n: f"{WORDS[n % 19]} and {WORDS[n // 19 % 19]} went to {WORDS[n // 361 % 19]} in {WORDS[n % 7]}\n",
+    "listing": lambda n: f"src/module_{n % 97}/part_{n:05}.py\n",
+    "log": lambda n: f"2026-01-31T12:{n // 60 % 60:02}:{n % 60:02}Z step {n} took {n * 37 % 1_000} ms\n",
+    "wide": lambda n: f"{chr(0x4E00 + n % 9_000)}{chr(0x4E00 + n * 7 % 9_000)}の文です。😀{n}\n",
+    "json": lambda n: f'{{"id": {n}, "name": "{WORDS[n % 19]}", "tags": ["{WORDS[n % 7]}", null]}}, ',
+    "digits": lambda n: f"{n * 7_919 % 100_003:x}",
+}
+"""Texts without repeated lines, by the number of a piece."""
+big_texts = st.lists(st.tuples(st.sampled_from(list(LINES)), st.integers(800, 3_000)), min_size=1, max_size=3)
+"""Pieces of a text: their kind and number."""
+shares = st.floats(0.15, 0.95)
+tools = st.sampled_from([tool for tool in working.TOOLS if tool not in ("AskUserQuestion", "Write")])
+"""Tools whose results may be edited and whose arguments are short."""
+
+
+def written(pieces: list[tuple[str, int]]) -> str:
+    return "".join("".join(map(LINES[kind], range(count))) for kind, count in pieces)
+
+
+@each_preset
+@given(dialect=st.sampled_from(DIALECTS), text=big_texts, tool=tools, answered=st.booleans(), share=shares)
+def test_fit_uses_the_budget_for_a_large_result(
+    preset: str, dialect: str | None, text: list[tuple[str, int]], tool: str, answered: bool, share: float
+) -> None:
+    history = large_result(tool, written(text), answered=answered)
+    if dialect is not None:
+        history = working.native(history, dialect)
+    options: dict[str, Any] = {"policy": preset, "dialect": dialect, "scale": SCALE, "store": InMemoryContentStore()}
+    budget = max(500, int(SCALE.history(history) * share))
+    asked = propose_edits(history, make_step_policies(Settings().steps(preset)), SCALE, budget)
+    wanted = build_plan(history, asked, SCALE).tokens_after
+    uses_the_budget(fit_with_plan(history, budget=budget, **options).plan.tokens_after, budget, wanted)
+
+
+@each_preset
+@pytest.mark.parametrize("dialect", format_names("wire"))
+@given(text=big_texts, tool=tools, answered=st.booleans(), share=shares)
+def test_a_window_uses_the_budget_for_a_large_result(
+    preset: str, dialect: str, text: list[tuple[str, int]], tool: str, answered: bool, share: float
+) -> None:
+    history = working.native(large_result(tool, written(text), answered=answered), dialect)
+    wanted = SCALE.history(history)
+    budget = max(500, int(wanted * share))
+    window = Window(preset, budget=budget, scale=SCALE, format=dialect, store=InMemoryContentStore())
+    uses_the_budget(SCALE.history(window.fit(history)), budget, wanted)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("tool", ["Bash", "Read", "WebFetch"])
+@pytest.mark.parametrize(("lines", "count", "share"), [("prose", 5_000, 0.6), ("listing", 20_000, 0.1)])
+def test_one_large_result_fills_the_budget_with_head_and_tail(
+    lines: str, count: int, share: float, tool: str, answered: bool
+) -> None:
+    text = "".join(map(LINES[lines], range(count)))
+    history = large_result(tool, text, answered=answered)
+    budget = int(SCALE.history(history) * share)
+    store = InMemoryContentStore()
+    window = Window(budget=budget, scale=SCALE, store=store)
+    for after in (fit(history, budget=budget, scale=SCALE, store=store), window.fit(history)):
+        assert LEAST_USE * budget <= SCALE.history(after) <= budget
+        (result,) = [part for part in _parts(after) if isinstance(part, ToolResult)]
+        head, _, tail = result.text.partition("\n[thresher ")
+        assert text.startswith(head)
+        assert text.endswith(tail.partition("]\n")[2])
+        assert len(head) == pytest.approx(len(tail), rel=0.05)
 
 
 def test_a_second_fit_by_exchanges_changes_nothing() -> None:

@@ -19,7 +19,7 @@ from thresher.samples import write_samples
 
 WIDTH = 80
 SESSION = "e923391d"
-COMMAND = ["thresher", "fit", SESSION, "--budget", "1500", "--explain"]
+COMMAND = ["thresher", "fit", SESSION, "--policy", "smart", "--budget", "1500", "--explain"]
 FORMAT = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
 <style>

@@ -1,6 +1,7 @@
 """The entry points `fit` and `plan`: input, output and errors."""
 
 import json
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import thresher as th
 from thresher.budget import ESCALATION_STEPS, fit_with_plan
 from thresher.edits import Drop, Edit, Elision, Replace, Summarize, Truncate
 from thresher.errors import BudgetError, OptionError, PlanError
-from thresher.model import History, Message, Part, Place, Text, Thinking, ToolCall, ToolResult
+from thresher.model import History, Message, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult, part_text
 from thresher.policies import make_policy
 from thresher.store import InMemoryContentStore, SqliteContentStore, StoreError
 from thresher.store.base import NO_SUMMARIES
@@ -370,3 +371,72 @@ def test_reasoning_is_not_restored_without_the_item_after_it() -> None:
 
     after = th.apply(history, th.plan(history, policy=folds, dialect="openai-responses"))
     assert th.check(after, "openai-responses") == ()
+
+
+def drop_odd(history: History) -> Iterator[Edit]:
+    for number, link in enumerate(history.links):
+        if number % 2:
+            yield Drop(history.occurrence(link.chain.call), "drop_odd", "every other call")
+
+
+@pytest.mark.parametrize("first", [drop_odd, make_policy("tools", names=("bash",), action="summarize")])
+def test_restoring_a_summary_returns_every_call_that_it_lists(first: Any) -> None:
+    store = InMemoryContentStore()
+    history = th.parse(conversation(30))
+    done = fit_with_plan(history, policy=[first, make_policy("batch-summary", older_than=0, min_calls=1)], store=store)
+    summaries = [part_text(part) for message in done.history for part in message.parts if isinstance(part, Summary)]
+    assert summaries
+    for text in summaries:
+        restored = th.restore(text.split()[1], store=store)
+        assert f"{restored.count('call of bash')} calls summarized" in text
+        assert set(re.findall(r"make test\d+", text)) <= set(re.findall(r"make test\d+", restored))
+
+
+def test_a_budget_alone_changes_nothing_that_fits() -> None:
+    messages = conversation()
+    tokens = th.count(th.parse(messages))
+    assert th.fit(messages, budget=tokens, store=InMemoryContentStore()) is messages
+    assert th.fit(messages, model="claude-sonnet-4-5", store=InMemoryContentStore()) is messages
+    plan = th.plan(messages, budget=tokens - 1)
+    assert (plan.policy, bool(plan.edits)) == ("auto", True)
+    assert th.plan(messages).policy == "smart"
+
+
+def test_a_named_policy_runs_although_the_history_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert th.plan(conversation(), policy="mask", budget="1M").edits
+    monkeypatch.setenv("THRESHER_POLICY", "mask")
+    assert th.plan(conversation(), budget="1M").edits
+
+
+def test_fit_reports_its_plan() -> None:
+    reports: list[th.Plan] = []
+    broken = [row for row in conversation() if row.get("tool_call_id") != "c0"]
+    smaller = th.fit(broken, budget=2_000, store=InMemoryContentStore(), report=reports.append)
+    assert [one.rule for one in reports[0].repairs] == ["unanswered-call"]
+    assert reports[0].edits
+    assert reports[0].tokens_after == th.count(smaller)
+    th.fit([], report=reports.append)
+    assert reports[1].edits == ()
+    with pytest.raises(OptionError, match="`report` must be callable, got 5"):
+        th.fit(broken, report=5)  # type: ignore[arg-type]
+
+
+def test_a_large_call_argument_is_truncated_only_as_far_as_the_budget_requires() -> None:
+    write = {"name": "write_file", "arguments": json.dumps({"path": "a.txt", "content": LONG * 20})}
+    messages = [
+        {"role": "user", "content": "write it"},
+        {"role": "assistant", "tool_calls": [{"id": "w", "type": "function", "function": write}]},
+        {"role": "tool", "tool_call_id": "w", "content": "ok"},
+        {"role": "assistant", "content": "written"},
+        {"role": "user", "content": "thanks"},
+    ]
+    budget = th.count(messages) // 2
+    assert budget * 0.8 <= th.count(th.fit(messages, budget=budget, store=InMemoryContentStore())) <= budget
+
+
+def test_repeated_lines_stay_folded_although_more_would_fit() -> None:
+    messages = conversation(1)
+    budget = th.count(messages) // 2
+    smaller = th.fit(messages, budget=budget, store=InMemoryContentStore())
+    assert "[… 199 identical lines …]" in smaller[3]["content"]
+    assert th.count(smaller) < 200

@@ -131,6 +131,14 @@ def test_one_of_many_sessions_in_a_file_is_selected_by_its_id(tmp_path: Path) ->
     assert run_json("show", "many-1", "--source", str(path), "--no-discover")["id"] == "many-1"
 
 
+def test_fit_with_only_a_budget_changes_nothing_that_fits(home: Path) -> None:
+    file = a_session(home)
+    assert run_json("fit", file)["edits"]
+    assert run_json("fit", file, "--budget", "1M")["edits"] == []
+    assert run_json("fit", file, "--budget", "1M", "--policy", "smart")["edits"]
+    assert "█" * 40 in run("fit", file, "--budget", "1M").output
+
+
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses", "gemini"])
 def test_convert_writes_every_dialect_and_reports_losses(home: Path, target: str) -> None:
     file = next((home / ".codex").rglob("*.jsonl"))

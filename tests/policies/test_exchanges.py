@@ -161,6 +161,29 @@ def test_an_unanswered_prompt_keeps_one_more_exchange() -> None:
     assert whole(history, SummarizeExchanges(pressure=1.0)) == []
 
 
+def redis_or_postgres(*after: Message) -> History:
+    question = [user("Which database?"), said(Text("A Redis or B Postgres? " + "Both are installed. " * 30))]
+    return History((*talk(*[True] * 5).messages, *question, *after))
+
+
+@pytest.mark.parametrize("options", [{}, {"keep": 1}, {"pressure": 0.3}, {"pressure": 0.9}, {"pressure": 0.95}])
+def test_the_newest_exchange_stays_without_tools(options: dict[str, float]) -> None:
+    history = redis_or_postgres(user("B please"))
+    after = fitted(history, SummarizeExchanges(**options))  # type: ignore[arg-type]
+    assert after.messages[-3:] == history.messages[-3:]
+
+
+@pytest.mark.parametrize("unanswered", [1, 2])
+def test_in_an_emergency_the_newest_request_and_its_answer_stay(unanswered: int) -> None:
+    work = chain("last", "Bash", f"last {LONG}", command="make")
+    newest = [user("compare them"), *work, said(Text("A Redis or B Postgres? " + "Both would do. " * 30))]
+    history = History((*talk(*[True] * 5).messages, *newest, *[user("B please")] * unanswered))
+    after = fitted(history, SummarizeExchanges(pressure=1.0))
+    assert {newest[0], newest[-1]} <= set(after.messages)
+    assert not [call for message in after for call in message.calls]
+    assert not build_plan(after, SummarizeExchanges(pressure=1.0)(after), SCALE).edits
+
+
 def test_the_read_before_an_edit_stays() -> None:
     read = chain("r", "Read", file_path="/w/a.py")
     older = chain("r0", "Read", file_path="/w/a.py")

@@ -62,9 +62,19 @@ def test_only_command_output_is_truncated() -> None:
 
 LOG = "\n".join(f"INFO step {n} of 400 took {n * 3} ms" for n in range(400))
 SQUEEZED: dict[str, tuple[str, str]] = {
-    "numbers aside": (f"start\n{LOG}\nend", "start\nINFO step 0 of 400 took 0 ms [… 399 similar lines …]\nend"),
-    "two runs": ("aaa\n" * 40 + "bbb\n" * 40, "aaa [… 39 similar lines …]\nbbb [… 39 similar lines …]\n"),
-    "windows": ("aaa\r\n" * 40 + "b", "aaa [… 39 similar lines …]\r\nb"),
+    "numbers aside": (
+        f"start\n{LOG}\nend",
+        "start\nINFO step 0 of 400 took 0 ms [… 399 similar lines, 399 distinct …]\nend",
+    ),
+    "times": (
+        "".join(f"2026-01-31T12:00:{n:02}.5Z [{n}/60] t={n}ms, {n}% done\n" for n in range(60)),
+        "2026-01-31T12:00:00.5Z [0/60] t=0ms, 0% done [… 59 similar lines, 59 distinct …]\n",
+    ),
+    "few distinct": ("tick 1\n" + "tick 2\n" * 40, "tick 1 [… 40 similar lines, 1 distinct …]\n"),
+    "a listing": ("".join(f"src/module_{n}/part-{n:05}.csv\n" for n in range(90)),) * 2,
+    "names with digits": ("".join(f"test_{n} ok\nuser{n}@host{n}\nbuild/{n}/out\nv1.{n}-rc\n" for n in range(9)),) * 2,
+    "two runs": ("aaa\n" * 40 + "bbb\n" * 40, "aaa [… 39 identical lines …]\nbbb [… 39 identical lines …]\n"),
+    "windows": ("aaa\r\n" * 40 + "b", "aaa [… 39 identical lines …]\r\nb"),
     "two are no run": ("a long line, twice over\n" * 2, "a long line, twice over\n" * 2),
     "too short to gain": ("a\n" * 5, "a\n" * 5),
     "a table": ("1.5 2.5\n" * 2 + "".join(f"{n} {n}\n" for n in range(90)),) * 2,
@@ -72,7 +82,7 @@ SQUEEZED: dict[str, tuple[str, str]] = {
     "matches": ("".join(f"src/a.py:{n}:    return\n" for n in range(9)),) * 2,
     "traceback": ("".join(f'  File "a", line {n}, in f\n' for n in range(9)),) * 2,
     "colours": ("\x1b[1;32mok\x1b[0m and \x1b]8;;https://a.example\x1b\\link\x1b]8;;\x07", "ok and link"),
-    "colours in a run": ("\x1b[32mpassed\x1b[0m one\n" * 30, "passed one [… 29 similar lines …]\n"),
+    "colours in a run": ("\x1b[32mpassed\x1b[0m one\n" * 30, "passed one [… 29 identical lines …]\n"),
     "progress": (
         "get\n" + "\r".join(f"Getting {n}% done" for n in range(101)) + "\nend",
         "get\nGetting 100% done\nend",
@@ -95,7 +105,7 @@ def test_output_is_squeezed(name: str) -> None:
 
 def test_squeezed_output_states_its_original_size() -> None:
     short = after(unlike(2_000) + "\n" + "again and again\n" * 100, TruncateOutput())
-    assert "again and again [… 99 similar lines …]\n\n[thresher t1:" in short
+    assert "again and again [… 99 identical lines …]\n\n[thresher t1:" in short
     assert short.endswith(" · condensed: 3,601 chars, 181 lines in total]")
 
 

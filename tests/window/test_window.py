@@ -624,6 +624,9 @@ def test_another_model_has_another_cache_and_another_budget() -> None:
 
 def test_budget_and_prices_are_known_before_the_first_request() -> None:
     assert Window(budget=5_000).budget == 5_000
+    for budget in (0, "0k", -5):
+        with pytest.raises(OptionError, match="budget"):
+            Window(budget=budget)
     assert Window(model="claude-sonnet-4-5").prices.write == 3.75
 
 
@@ -958,3 +961,18 @@ def test_an_overflow_does_not_replan_with_each_call() -> None:
         window.fit(loop.messages, at=call)
     assert triggers(window).count("overflow") == 100
     assert triggers(window).count("emergency") < 40
+
+
+@pytest.mark.parametrize("policy", ["auto", "tool-retention", "smart"])
+@pytest.mark.parametrize("line", ["again and again", "step {} of it"])
+def test_a_truncated_result_has_one_placeholder(policy: str, line: str) -> None:
+    loop = Loop()
+    loop.step("".join(f"{line.format(n)}\n" for n in range(2_000)))
+    for budget in (200, 500, 1_000):
+        sent = make_window(policy=policy, budget=budget).fit(loop.messages, at=0)
+        assert str(sent).count("[thresher t1:") == 1
+
+
+def test_a_message_without_a_role_gets_no_cache_breakpoint() -> None:
+    body = {"model": "claude-sonnet-4-5", "messages": [{"content": "a"}]}
+    assert Window(budget=20, format="anthropic", store=InMemoryContentStore()).fit(body) == body

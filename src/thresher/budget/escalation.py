@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from thresher.budget.filling import Close, fill_budget, is_budget_used
 from thresher.budget.presets import PolicyStep
 from thresher.edits import Edit, PlanDraft, ThinkingRule, close_draft
 from thresher.errors import BudgetError, OptionError
@@ -63,19 +64,44 @@ def escalate_to_budget(
     force: bool = False,
     shape: EditTransform | None = None,
 ) -> PlanDraft:
-    """Add edits until the closed draft fits the budget, and return it; if it never fits, return it with all edits."""
-    draft = draft.copy()
-    closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
+    """Add edits until the closed draft fits the budget, and return it; if it never fits, return it with all edits.
+
+    If the last edit removes far more than necessary, its parts are only truncated.
+    """
+
+    def close(open_draft: PlanDraft) -> PlanDraft:
+        return close_draft(open_draft, thinking, force=force)
+
+    start, draft = draft, draft.copy()
+    closed, tokens = close(draft), draft.tokens
     if closed.tokens <= budget:
         return closed
+    added: list[Edit] = []
     for proposed in propose_edits(draft.history, make_step_policies(steps), draft.token_weights):
         edit = proposed if shape is None else shape(proposed)
         # Close the draft again only when the edits added since the last close save enough to reach the budget.
-        if edit is not None and draft.add(edit) and tokens - draft.tokens >= closed.tokens - budget:
-            closed, tokens = close_draft(draft, thinking, force=force), draft.tokens
+        if edit is None or not draft.add(edit):
+            continue
+        if tokens - draft.tokens >= closed.tokens - budget:
+            closed, tokens = close(draft), draft.tokens
             if closed.tokens <= budget:
-                return closed
-    return close_draft(draft, thinking, force=force)
+                return (
+                    closed
+                    if is_budget_used(closed, budget)
+                    else _soften_last(start, added, edit, closed, budget, close)
+                )
+        added.append(edit)
+    return close(draft)
+
+
+def _soften_last(
+    start: PlanDraft, added: Iterable[Edit], last: Edit, closed: PlanDraft, budget: int, close: Close
+) -> PlanDraft:
+    """Return `closed`, or a draft that uses more of the budget because it only truncates the parts of the last edit."""
+    before = start.copy()
+    before.add_all(added)
+    before.refusals = closed.refusals.copy()
+    return fill_budget(before, closed, last, budget, close) or closed
 
 
 def build_budget_error(closed: PlanDraft, budget: int) -> BudgetError:

@@ -62,7 +62,8 @@ def plan(
 ) -> Plan:
     """Plan what to remove from a history, and why; `apply` makes the edits.
 
-    `policy` is the name of a preset or policy, a policy, or a list of these. `budget` is a number of tokens (`60_000`,
+    `policy` is the name of a preset or policy, a policy, or a list of these. The default with a budget is `auto`, which
+    changes nothing if the history fits; without a budget it is `smart`. `budget` is a number of tokens (`60_000`,
     `"60k"`); the default with a `model` is 70 % of its context window. `dialect` selects the rules that the result must
     satisfy (None: the dialect of the messages; for a history or session, all dialects). `thinking` sets the effect of
     an edit on the signed thinking that follows it (default: as the model requires). `scale` sets the token weights
@@ -156,7 +157,8 @@ def _resolve_policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list
     """Return the requested policies with the policies that options add, and a label of the requested ones."""
     named: Sequence[str | Policy]
     if policy is None or isinstance(policy, str):
-        named = [chosen.policy or "smart"]
+        has_limit = chosen.budget is not None or bool(chosen.model)
+        named = [chosen.policy or ("auto" if has_limit else "smart")]
     else:
         named = policy if isinstance(policy, Sequence) else [policy]
     policies: list[Policy] = []
@@ -247,22 +249,25 @@ def fit(
     format: str | None = None,
     dialect: str | None = None,
     store: ContentStore | None = None,
+    report: Callable[[Plan], object] | None = None,
     **options: Unpack[PlanOptions],
 ) -> M:
     """Fit messages of any API, a request body, a history or a session, and return the same type.
 
-    The options are those of `plan`. `restore(id)` returns removed content by the id in its placeholder.
+    The options are those of `plan`. `report` is called with the plan: repairs, edits, tokens before and after.
+    `restore(id)` returns removed content by the id in its placeholder.
     """
-    if isinstance(messages, History | Session):
-        after = fit_with_plan(messages, policy=policy, dialect=dialect, store=store, **options).history
-        if isinstance(messages, Session):
-            return structs.replace(messages, segments=(*messages.segments[:-1], after))
-        return after  # type: ignore[return-value]
-    if messages == []:
-        return messages
+    if report is not None and not callable(report):
+        raise OptionError(f"`report` must be callable, got {report!r}")
     history, name = read_with_dialect(messages, format)  # type: ignore[arg-type]
-    after = fit_with_plan(history, policy=policy, dialect=dialect or name, store=store, **options).history
-    return messages if after is history else emit(after, name or "")
+    result = fit_with_plan(history, policy=policy, dialect=dialect or name, store=store, **options)
+    if report is not None:
+        report(result.plan)
+    if isinstance(messages, Session):
+        return structs.replace(messages, segments=(*messages.segments[:-1], result.history))
+    if isinstance(messages, History):
+        return result.history  # type: ignore[return-value]
+    return messages if result.history is history else emit(result.history, name or "")
 
 
 def restore(part_id: str, *, store: ContentStore | None = None) -> str:

@@ -25,7 +25,8 @@ DIALECTS = format_names("wire")
 @click.argument("reference", metavar="SESSION")
 @option(
     "--policy -p NAME",
-    f"Rules for what to remove: a preset ({', '.join(PRESETS)}) or a single policy. Default: smart.",
+    f"Rules for what to remove: a preset ({', '.join(PRESETS)}) or a single policy. "
+    "Default: auto with a budget (it changes nothing that fits), else smart.",
 )
 @option("--budget -b TOKENS", "Maximum size of the result: 60000, 60k, 1.5M.")
 @option(

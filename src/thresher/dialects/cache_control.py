@@ -80,8 +80,9 @@ def find_last_markable(rows: list[Any], stop: int) -> BlockPosition | None:
 
 
 def list_blocks(row: Any) -> list[Any]:
-    """Return the blocks of a row; the API treats a plain string as one text block."""
-    content = row.get("content") if isinstance(row, dict) else None
+    """Return the blocks of a row; the API treats a plain string as one text block. A row without a role has none."""
+    is_message = isinstance(row, dict) and isinstance(row.get("role"), str)
+    content = row.get("content") if is_message else None
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else []

@@ -16,7 +16,13 @@ from thresher.edits.pins import find_open_loop, find_pins
 from thresher.edits.placeholder import find_verified_placeholders, get_placeholder_id
 from thresher.edits.plan import Plan, Refusal, build_plan, finish_plan
 from thresher.edits.repair_history import RepairError, RepairResult, repair
-from thresher.edits.truncate import apply_elisions, elide_long_arguments, elide_to_limit, keep_head_and_tail
+from thresher.edits.truncate import (
+    apply_elisions,
+    elide_further,
+    elide_long_arguments,
+    elide_to_limit,
+    keep_head_and_tail,
+)
 
 __all__ = [
     "Drop",
@@ -39,6 +45,7 @@ __all__ = [
     "build_plan",
     "check",
     "close_draft",
+    "elide_further",
     "elide_long_arguments",
     "elide_to_limit",
     "find_open_loop",

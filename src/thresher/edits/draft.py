@@ -252,7 +252,7 @@ class PlanDraft:
 
     def _accept_summarize(self, edit: Summarize) -> str:
         found = [self.history.places[target] for target in edit.targets if target in self.history.places]
-        members = self._summarizable_places(edit, found)
+        members = self._summarizable_places(edit, set(found))
         if not members:
             return "none of its parts can be summarized"
         label = edit.label or f"{len(members)} parts folded"
@@ -268,23 +268,32 @@ class PlanDraft:
             self._record_decision(place, accepted, 0, None)
         return ""
 
-    def _summarizable_places(self, edit: Summarize, found: list[Place]) -> list[Place]:
+    def _summarizable_places(self, edit: Summarize, found: set[Place]) -> list[Place]:
         whole: set[Place] = set()
         for place in found:
             places = self._with_partner(place)
             keeps_words = not edit.removes_human_words and any(one in self.history.human_words for one in places)
             if keeps_words or self._pin_refusal(edit, places):
                 continue
-            if all(self._can_summarize(one) for one in places):
+            if all(self._can_summarize(one, found) for one in places):
                 whole.update(places)
         return sorted(whole)
 
-    def _can_summarize(self, place: Place) -> bool:
-        """Return whether a part is not dropped, summarized or unknown, nor an earlier summary (in some APIs a text)."""
+    def _can_summarize(self, place: Place, found: set[Place]) -> bool:
+        """Return whether a part is not unknown, nor an earlier summary (in some APIs a text), nor in one of this plan.
+
+        The text of a summary is about all parts that its policy `found`. So it takes over those that another policy of
+        this plan drops, or summarizes on their own: then restoring the summary returns all that it lists.
+        """
         decision, part = self.decisions.get(place), self.history.part(place)
         if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self._placeholders):
             return False
-        return decision is None or not isinstance(decision.edit, Drop | Summarize)
+        if decision is None or isinstance(decision.edit, Replace | Truncate):
+            return True
+        if place in self.held_places:
+            return False
+        members = {self.history.places[target] for target in list_targets(decision.edit)}
+        return isinstance(decision.edit, Drop) or members <= {*self._with_partner(place)} & found
 
     def _with_partner(self, place: Place) -> tuple[Place, ...]:
         partner = self._partners.get(place)

@@ -45,6 +45,36 @@ def elide_to_limit(text: str, limit: int, *, tail: float = 0.5) -> tuple[Elision
     return _elide_between(text, room - end, end, note)
 
 
+def elide_further(text: str, gaps: tuple[Elision, ...], limit: int) -> tuple[Elision, ...]:
+    """Return the span to elide so that a text that is already without `gaps` has at most `limit` characters."""
+    found = elide_to_limit(apply_elisions(text, gaps), limit)
+    return tuple([Elision(*to_original_span(gaps, gap), _note(text)) for gap in found])
+
+
+def to_original_span(gaps: tuple[Elision, ...], span: Elision) -> tuple[int, int]:
+    """Map a span of a text without `gaps` to the original text."""
+    return (
+        _to_original_position(gaps, span.start, after=False),
+        _to_original_position(gaps, span.stop, after=True),
+    )
+
+
+def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
+    """Map a position in a text without `gaps` to the original text.
+
+    A position inside a note is mapped to the start or, with `after`, the end of the span that the note replaces.
+    """
+    shift = 0
+    for gap in gaps:
+        at = gap.start - shift
+        if position <= at:
+            break
+        if position < at + len(gap.note):
+            return gap.stop if after else gap.start
+        shift += gap.stop - gap.start - len(gap.note)
+    return position + shift
+
+
 def _note(text: str) -> str:
     return f"\n[thresher {ID_SLOT} · truncated: {len(text):,} chars, {text.count(chr(10)) + 1:,} lines in total]\n"
 
@@ -83,7 +113,10 @@ def exclude_span(gaps: Iterable[Elision], kept: tuple[int, int]) -> Iterator[Eli
 
 
 def merge_elisions(gaps: Iterable[Elision]) -> tuple[Elision, ...]:
-    """Merge spans; overlapping ones become one span with the longer note."""
+    """Merge spans; overlapping ones become one span with the longer note.
+
+    A note at the end of a condensed text is redundant if the note of a removed span names the same id.
+    """
     merged: list[Elision] = []
     for start, stop, note in sorted(gaps):
         if merged and start < merged[-1].stop:
@@ -91,7 +124,13 @@ def merge_elisions(gaps: Iterable[Elision]) -> tuple[Elision, ...]:
             merged[-1] = Elision(last.start, max(last.stop, stop), max(last.note, note, key=len))
         else:
             merged.append(Elision(start, stop, note))
+    if any(_names_id(gap) and gap.start < gap.stop for gap in merged):
+        merged = [gap for gap in merged if gap.start < gap.stop or not _names_id(gap)]
     return tuple(merged)
+
+
+def _names_id(gap: Elision) -> bool:
+    return ID_SLOT in gap.note
 
 
 def _splits_character(text: str, position: int) -> bool:

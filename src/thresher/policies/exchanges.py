@@ -1,7 +1,9 @@
 """The policy `exchanges`: keep the current and the latest exchanges, and summarize older ones in one line each.
 
 An exchange is a prompt with everything up to the next prompt. How many stay depends on the pressure: how full the
-context window is. Exchanges with tool calls are preferred. At low pressure, the most important old ones stay, too.
+context window is. The newest exchange with an answer always stays, because a prompt may answer its question; in an
+emergency, only its request and its answer stay. Of the others, exchanges with tool calls are preferred. At low
+pressure, the most important old ones stay, too.
 Dependencies of kept chains stay (the read before an edit, the script that a command runs), and so do open tasks: the
 first request, the latest plan, unanswered questions. A summary of exchanges (a bridge) quotes the human's requests.
 
@@ -38,7 +40,8 @@ from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
 """Shares of the window in use. Below the first, important old exchanges stay, too. Above the second, only the current
-exchange stays, or one more while the current prompt is unanswered. Above the third, only the current exchange stays."""
+exchange stays, and the one before while the current prompt is unanswered. Above the third, only the current exchange
+stays, with the request and the answer of the one before while the current prompt is unanswered."""
 DEFAULT_KEPT_EXCHANGES = 2
 """Number of exchanges that stay by default, including the current one."""
 MAX_IMPORTANT_EXCHANGES = 2
@@ -70,7 +73,8 @@ class SummarizeExchanges:
     """Keep the latest exchanges and summarize older ones, depending on their number and on how full the window is."""
 
     keep: int | None = None
-    """Number of exchanges to keep, including the current one; None: depends on the pressure."""
+    """Number of exchanges to keep, including the current one and the newest one with an answer, which always stay;
+    None: depends on the pressure."""
     pressure: float | None = None
     """Share of the window in use, from 0 to 1; None: computed from `budget`, or 0.65 without a budget."""
     summaries: bool = True
@@ -102,7 +106,7 @@ class SummarizeExchanges:
         safe = _open_tasks(history)
         if pressure <= EMERGENCY_PRESSURE:
             safe |= find_file_dependencies(history, {i for n in kept for i in range(*spans[n].exchange)})
-        safe |= find_pins(history).keys()
+        safe |= find_pins(history).keys() | _find_newest_words(history, spans)
         for is_kept, run in groupby(range(len(spans)), key=lambda n: n in kept):
             removed = [] if is_kept else [spans[n] for n in run]
             size = self.max_exchanges_per_summary or len(removed) or 1
@@ -125,12 +129,11 @@ class SummarizeExchanges:
         """Return the indexes of exchanges that stay."""
         last = len(spans) - 1
         level = self.keep if self.keep is not None else DEFAULT_KEPT_EXCHANGES if pressure <= STRICT_PRESSURE else 1
-        has_answer = spans[last].has_agent_text or spans[last].has_tools
-        if not has_answer and self.keep is None and pressure <= EMERGENCY_PRESSURE:
-            level = max(level, 2)  # an unanswered prompt: keep at least one more exchange
         others = [n for n in range(last) if not spans[n].is_bridged]
-        recent = sorted(others, key=lambda n: (spans[n].has_tools, n), reverse=True)
-        kept = {last, *recent[: max(0, level - 1)]}
+        newest = _find_newest_answered(spans) if pressure <= EMERGENCY_PRESSURE else last
+        kept = {last, newest} - {n for n in range(last) if spans[n].is_bridged}
+        recent = sorted(set(others) - kept, key=lambda n: (spans[n].has_tools, n), reverse=True)
+        kept.update(recent[: max(0, level - len(kept))])
         if self.keep is None and pressure < RELAXED_PRESSURE:
             candidates = [n for n in others if n not in kept and spans[n].has_agent_text]
             kept.update(_choose_important(history, spans, candidates))
@@ -210,6 +213,24 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
         is_bridged = any(_is_bridge(part) for _, part in parts)
         spans.append(_ExchangeInfo(exchange, exchange.start if n else first, has_tools, has_text, is_bridged))
     return spans
+
+
+def _find_newest_answered(spans: Sequence[_ExchangeInfo]) -> int:
+    """Return the index of the newest exchange with an answer; the last one if there is none."""
+    answered = [n for n, span in enumerate(spans) if span.has_agent_text or span.has_tools]
+    return answered[-1] if answered else len(spans) - 1
+
+
+def _find_newest_words(history: History, spans: Sequence[_ExchangeInfo]) -> set[Place]:
+    """Return the request and the final text of the newest exchange with an answer."""
+    exchange, prompt, *_ = spans[_find_newest_answered(spans)]
+    words = {Place(prompt, j) for j in range(len(history[prompt].parts))} if prompt is not None else set()
+    for i in range(exchange.stop - 1, exchange.start - 1, -1):
+        if history[i].role == "assistant":
+            answer = {Place(i, j) for j, part in enumerate(history[i].parts) if isinstance(part, Text)}
+            if answer:
+                return words | answer
+    return words
 
 
 def _split_at_bridges(history: History) -> Iterator[Exchange]:

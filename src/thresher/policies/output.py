@@ -1,8 +1,9 @@
 """The policy `output`: shorten long command output: remove repetition, keep head and tail.
 
 First, the text is squeezed: color codes are removed, a progress bar keeps its last state, and of consecutive lines
-that differ only in numbers, the first one stays. Tables, errors and search matches keep all their lines, because there
-the numbers matter. Output that is still too long keeps its head and tail. File contents are not squeezed, because
+that differ only in numbers and times, the first one stays, with a note on how many distinct lines it hides. A digit in
+a name, such as `part_07.csv`, is no number. Tables, errors and search matches keep all their lines, because there the
+numbers matter. Output that is still too long keeps its head and tail. File contents are not squeezed, because
 similar lines in a file are not noise. Every pass over the text takes linear time.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Elision, Truncate, apply_elisions, keep_head_and_tail
 from thresher.edits.placeholder import ID_SLOT
+from thresher.edits.truncate import to_original_span
 from thresher.model import History, Message, part_text
 from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import ToolUse
@@ -101,29 +103,12 @@ def _keep_head_and_tail(text: str, gaps: tuple[Elision, ...], head: int, tail: i
     found = keep_head_and_tail(apply_elisions(text, gaps), head, tail)
     if not found:
         return ()
-    start = _to_original_position(gaps, found[0].start, after=False)
-    stop = _to_original_position(gaps, found[0].stop, after=True)
+    start, stop = to_original_span(gaps, found[0])
     return (
         *(gap for gap in gaps if gap.stop <= start),
         Elision(start, stop, _format_note(text, "truncated")),
         *(gap for gap in gaps if gap.start >= stop),
     )
-
-
-def _to_original_position(gaps: tuple[Elision, ...], position: int, *, after: bool) -> int:
-    """Map a position in the squeezed text to the original text.
-
-    A position inside a note is mapped to the start or, with `after`, the end of the span that the note replaces.
-    """
-    shift = 0
-    for gap in gaps:
-        at = gap.start - shift
-        if position <= at:
-            break
-        if position < at + len(gap.note):
-            return gap.stop if after else gap.start
-        shift += gap.stop - gap.start - len(gap.note)
-    return position + shift
 
 
 # --- squeezing -----------------------------------------------------------------------------------------------
@@ -133,7 +118,8 @@ _ESCAPE = re.compile(
     r"|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)"  # titles, links
     r"|[()][0-9A-Za-z]|[=>78cDEHMNOZ]))+"
 )
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<![\w/\\.-])\d+(?:[.,:/T-]\d+)*(?:Z|%|[^\W\d_]{1,3})?(?![\w/\\]|[.-]\w)")
+"""Number or time, perhaps with a unit: `7`, `1,024 kB`, `3.5ms`, `80%`, `12/400`, `2026-01-31T12:00:05.123Z`."""
 _WORD = re.compile(r"[^\W\d_]{1,12}")
 _LOCATION = re.compile(r"\.\w{1,12}[:(]\d|\bline \d")
 """Location in a file, as compilers, searches and tracebacks write it."""
@@ -150,6 +136,9 @@ class _SimilarLines:
     """End of the first line."""
     last_end: int = 0
     count: int = 0
+    first_line: str = ""
+    hidden: set[str] = field(default_factory=set)
+    """The distinct lines after the first one."""
     first_line_gaps: Sequence[Elision] = ()
     """Spans to elide inside the first line."""
     other_line_gaps: list[Elision] = field(default_factory=list)
@@ -157,11 +146,16 @@ class _SimilarLines:
 
     def gaps(self) -> Iterator[Elision]:
         yield from self.first_line_gaps
-        note = f" [… {self.count - 1:,} similar lines …]"
+        note = f" [… {self._describe()} …]"
         if self.count >= MIN_RUN_LINES and self.last_end - self.first_end > len(note):
             yield Elision(self.first_end, self.last_end, note)
         else:
             yield from self.other_line_gaps
+
+    def _describe(self) -> str:
+        if self.hidden == {self.first_line}:
+            return f"{self.count - 1:,} identical lines"
+        return f"{self.count - 1:,} similar lines, {len(self.hidden):,} distinct"
 
 
 def find_output_noise(text: str) -> tuple[Elision, ...]:
@@ -183,16 +177,17 @@ def find_output_noise(text: str) -> tuple[Elision, ...]:
         if key == run.key:
             run.count += 1
             run.last_end = end
+            run.hidden.add(shown.rstrip())
             run.other_line_gaps += inner
         else:
             gaps += run.gaps()
-            run = _SimilarLines(key, end, end, 1, inner)
+            run = _SimilarLines(key, end, end, 1, shown.rstrip(), first_line_gaps=inner)
         start += len(line) + 1
     return (*gaps, *run.gaps())
 
 
 def _similarity_key(line: str) -> str:
-    """Return the line with its numbers replaced by 0; return it unchanged if the numbers matter."""
+    """Return the line with its numbers and times replaced by 0; return it unchanged if they matter."""
     flat = line.rstrip()
     return _NUMBER.sub("0", flat) if _WORD.search(flat) and not _LOCATION.search(flat) else flat
 

@@ -19,7 +19,7 @@ def plan_table(plan: Plan) -> Iterator["RenderableType"]:
     from rich.text import Text
 
     share = plan.tokens_after / plan.tokens_before if plan.tokens_before else 1.0
-    kept = max(1, round(BAR_WIDTH * share)) if plan.tokens_after else 0
+    kept = max(bool(plan.tokens_after), round(BAR_WIDTH * share))
     budget = "" if plan.budget is None else f"   budget {plan.budget:,}"
     left = (f"{plan.tokens_after:,}", "bold")
     yield Text.assemble((plan.policy, "bold cyan"), f"  {plan.tokens_before:,} → ", left, f" tokens{budget}")

@@ -170,7 +170,7 @@ class WindowConversation:
         if self.is_untouched:
             return request.value
         rows = [request.rows[slot] if type(slot) is int else slot.row for slot in self.slots]
-        if request.has_cache_breakpoints and type(self.slots[-1]) is not int:
+        if request.has_cache_breakpoints and self.slots and type(self.slots[-1]) is not int:
             rows[-1] = copy_cache_breakpoint(rows[-1], request.rows[-1])
         if not request.is_body:
             return rows

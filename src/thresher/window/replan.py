@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from thresher.budget import presets
 from thresher.budget.escalation import escalate_to_budget, make_step_policies, propose_edits
+from thresher.budget.filling import plan_truncation
 from thresher.budget.fitting import PlanSetup, look_up_placeholders
-from thresher.edits import Edit, PlanDraft, Summarize, Truncate, close_draft, elide_to_limit, list_targets
-from thresher.model import History, Place, part_text
+from thresher.edits import Drop, Edit, PlanDraft, Summarize, Truncate, close_draft, list_targets
+from thresher.model import History, Place
 from thresher.policies import Policy, make_policy
 from thresher.store import ContentStore
 from thresher.window.break_even import BreakEven, find_best_break_even
@@ -132,11 +133,11 @@ def _is_new(context: ReplanContext, edit: Edit) -> bool:
 
 
 def _exclude_summarized(context: ReplanContext, edit: Edit) -> Edit | None:
-    """Remove from a new summary the parts that an active summary covers; return other edits unchanged."""
+    """Remove from a new summary the parts that an active edit summarizes or drops; return other edits unchanged."""
     if not isinstance(edit, Summarize):
         return edit
     active = (*context.edits.values(), *context.carried_edits.values())
-    covered = {target for old in active if isinstance(old, Summarize) for target in old.targets}
+    covered = {target for old in active if isinstance(old, Summarize | Drop) for target in list_targets(old)}
     return exclude_kept_parts(context.history, edit, covered)
 
 
@@ -167,22 +168,20 @@ def _first_message(history: History, edit: Edit) -> int:
 
 
 def truncate_oversized_results(context: ReplanContext, target: int, limit: int) -> list[Edit]:
-    """Return truncations of the new results that would not fit even after a replan."""
+    """Return truncations of the results that would not fit even after a replan."""
     draft = context.resumed_draft
     truncations: list[Edit] = []
     for link in context.history.links:
-        place, result = link.chain.result, link.result
-        if place is None or result is None or not link.chain.active:
+        place = link.chain.result
+        if place is None:
             continue
-        weight = draft.original_weight(place)
+        weight = draft.current_weight(place)
         available = limit - min(draft.tokens - weight, target)
-        text = part_text(result)
-        if weight <= available:
-            continue
-        gaps = elide_to_limit(text, max(0, int(len(text) * available / weight * TRUNCATION_MARGIN)))
-        if gaps:
-            occurrence = context.history.occurrence(place)
-            truncations.append(Truncate(occurrence, WINDOW_POLICY, "larger than what is left", gaps))
+        if weight > available:
+            cut = plan_truncation(
+                draft, place, available * TRUNCATION_MARGIN, WINDOW_POLICY, "larger than what is left"
+            )
+            truncations += [cut] if cut is not None else []
     return truncations
 
 

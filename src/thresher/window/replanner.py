@@ -16,6 +16,7 @@ from thresher.budget.fitting import default_budget, resolve_plan_setup, store_re
 from thresher.budget.options import PlanOptions
 from thresher.budget.thresholds import Thresholds
 from thresher.edits import ThinkingRule, finish_plan
+from thresher.errors import OptionError
 from thresher.model import History
 from thresher.model.turns import is_prompt
 from thresher.policies import PolicyLike
@@ -66,6 +67,8 @@ class Replanner:
         self._policy = policy
         self._plan_options: PlanOptions = options
         self._setup = resolve_plan_setup(History(), policy, options)
+        if self._setup.budget is not None and self._setup.budget < 1:
+            raise OptionError(f"`budget` must be 1 or more, got {self._setup.budget}; omit it for the default")
         self._format = None if format is None else resolve_window_dialect(format).name
         self._thresholds = thresholds or Thresholds(**self._setup.settings.thresholds)
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)

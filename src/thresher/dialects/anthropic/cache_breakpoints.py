@@ -147,7 +147,7 @@ def _add_breakpoints_to_body(
 
 def _add_prompt_breakpoint(body: dict[str, Any], ttl: CacheTtl) -> dict[str, Any]:
     """Add a breakpoint at the end of the system prompt, or of the tools if that is empty, unless it has one."""
-    system = [{"content": body.get("system")}]
+    system = [{"role": "system", "content": body.get("system")}]
     last_block = find_last_markable(system, 1)
     if last_block is not None:
         if any_has_breakpoint(system):
