@@ -8,6 +8,7 @@ import pytest
 from thresher.budget import PRESETS, load_settings, parse_token_count
 from thresher.errors import OptionError
 from thresher.policies import POLICIES, make_policy
+from thresher.policies.subagents import DropSubagents
 from thresher.policies.table import policy_name
 
 NOTHING: dict[str, str] = {}
@@ -64,6 +65,23 @@ def test_false_removes_a_step_from_a_preset(name: str, policy: str) -> None:
     before = [step for step, _ in steps("smart")]
     after = [step for step, _ in steps("smart", **{f"CLAUDIST_{name}": "false"})]
     assert before.count(policy) - after.count(policy) == 1
+
+
+@pytest.mark.parametrize("name", ["CALLS", "RESPONSES"])
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize(("preset", "other_half"), [("smart", True), ("minimal", True), ("none", False)])
+def test_an_option_for_subagents_sets_its_half_and_the_preset_the_other(
+    name: str, value: bool, preset: str, other_half: bool
+) -> None:
+    made = steps(preset, **{f"CLAUDIST_EXCLUDE_SUBAGENT_{name}": str(value)})
+    policies = [make_policy(policy, **options) for policy, options in made if policy == "subagents"]
+    expected = {"calls": other_half, "responses": other_half, name.lower(): value}
+    assert policies == ([DropSubagents(**expected)] if any(expected.values()) else [])
+
+
+def test_both_options_for_subagents_are_independent() -> None:
+    made = dict(steps("smart", THRESHER_EXCLUDE_SUBAGENT_CALLS="true", THRESHER_EXCLUDE_SUBAGENT_RESPONSES="false"))
+    assert made["subagents"] == {"calls": True, "responses": False}
 
 
 def test_only_one_message_limit_applies() -> None:

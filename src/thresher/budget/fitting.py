@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from thresher.budget.escalation import build_budget_error, escalate_to_budget, make_step_policies, propose_edits
 from thresher.budget.options import PlanOptions
+from thresher.budget.presets import PolicyStep
 from thresher.budget.settings import Settings, load_settings
 from thresher.dialects import emit
 from thresher.dialects.intake import Messages, read_with_dialect
@@ -159,10 +160,13 @@ def _resolve_policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list
     else:
         named = policy if isinstance(policy, Sequence) else [policy]
     policies: list[Policy] = []
+    base: list[PolicyStep] = []
     for one in named:
-        policies += make_step_policies(chosen.preset_steps(one)) if isinstance(one, str) else [one]
+        steps = chosen.preset_steps(one) if isinstance(one, str) else ()
+        policies += make_step_policies(steps) if isinstance(one, str) else [one]
+        base += steps
     labels = (chosen.current_name(one) if isinstance(one, str) else policy_name(one) for one in named)
-    return [*policies, *make_step_policies(chosen.option_steps())], "+".join(labels)
+    return [*policies, *make_step_policies(chosen.option_steps(base))], "+".join(labels)
 
 
 def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:

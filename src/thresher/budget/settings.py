@@ -60,15 +60,18 @@ class Settings:
 
     def steps(self, preset: str) -> tuple[PolicyStep, ...]:
         """Return the steps of a preset or policy, with the steps that options add."""
-        return (*self.preset_steps(preset), *self.option_steps())
+        base = self.preset_steps(preset)
+        return (*base, *self.option_steps(base))
 
     def preset_steps(self, preset: str) -> tuple[PolicyStep, ...]:
         """Return the steps of a preset or policy, without those that an option disables or replaces."""
         return tuple(self._with_options(step) for step in self._filter_steps(self._expand_preset(preset)))
 
-    def option_steps(self) -> tuple[PolicyStep, ...]:
-        """Return the steps that options add to any policy."""
-        return tuple(self._with_options(step) for step in self._build_option_steps())
+    def option_steps(self, base: Iterable[PolicyStep] = ()) -> tuple[PolicyStep, ...]:
+        """Return the steps that options add to the steps of a policy; an option may instead change a step of `base`."""
+        names = {name for name, _ in base}
+        added = (step for step in self._build_option_steps() if step[0] != "subagents" or "subagents" not in names)
+        return tuple(self._with_options(step) for step in added)
 
     def escalation_steps(self, steps: tuple[PolicyStep, ...] = ESCALATION_STEPS) -> tuple[PolicyStep, ...]:
         """Return the steps to fit a budget, without those that an option disables."""
@@ -106,7 +109,8 @@ class Settings:
 
     def _with_options(self, step: PolicyStep) -> PolicyStep:
         name, options = step
-        return name, {**options, **self.policies.get(name, {})}
+        halves = self._subagent_options if name == "subagents" else {}
+        return name, {**options, **self.policies.get(name, {}), **halves}
 
     def _filter_steps(self, base: tuple[PolicyStep, ...], *, replaces: bool = True) -> tuple[PolicyStep, ...]:
         """Return the steps without those that an option disables; with `replaces`, also without replaced ones."""
@@ -114,7 +118,6 @@ class Settings:
         off = {
             "thinking": filters.get("exclude_thinking"),
             "reminders": filters.get("exclude_system_reminders"),
-            "subagents": self._excludes_subagents,
         }
         failed = False in (filters.get("exclude_failed_tools"), filters.get("exclude_errors"))
         return tuple(
@@ -127,9 +130,13 @@ class Settings:
         )
 
     @property
-    def _excludes_subagents(self) -> bool | None:
-        values = (self.filters.get("exclude_subagent_calls"), self.filters.get("exclude_subagent_responses"))
-        return None if values == (None, None) else any(values)
+    def _subagent_options(self) -> dict[str, bool]:
+        """The options of the policy `subagents` that are set; each option sets one half, and the preset the other."""
+        given = {
+            "calls": self.filters.get("exclude_subagent_calls"),
+            "responses": self.filters.get("exclude_subagent_responses"),
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def _build_option_steps(self) -> list[PolicyStep]:
         given = self.filters.get
@@ -137,14 +144,11 @@ class Settings:
         only = given("exclude_tool_results_only") or given("exclude_tool_calls_only")
         if only and not any(tools.values()):
             tools = {"names": ("*",)}
-        subagents = {
-            "calls": bool(given("exclude_subagent_calls")),
-            "responses": bool(given("exclude_subagent_responses")),
-        }
+        subagents = {"calls": False, "responses": False, **self._subagent_options}
         every: list[tuple[Any, str, dict[str, Any]]] = [
             (given("exclude_thinking"), "thinking", {}),
             (given("exclude_system_reminders"), "reminders", {}),
-            (self._excludes_subagents, "subagents", subagents),
+            (any(subagents.values()), "subagents", subagents),
             (any(tools.values()), "tools", {**tools, "action": self._tool_action}),
             (given("exclude_failed_tools") or given("exclude_errors"), "tools", {"failed": True}),
             (given("exclude_empty"), "messages", {"empty": True}),
