@@ -19,6 +19,7 @@ from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import rename_options, update_options
 from thresher.errors import OptionError, suggest_name
+from thresher.model.tool_catalog import INCLUDED_CATEGORIES
 from thresher.policies import Policy
 from thresher.policies.table import (
     RENAMED_POLICIES,
@@ -140,7 +141,12 @@ class Settings:
 
     def _build_option_steps(self) -> list[PolicyStep]:
         given = self.filters.get
-        tools = {"names": given("exclude_tools") or (), "categories": given("exclude_tool_categories") or ()}
+        categories = given("exclude_tool_categories") or ()
+        included = (narrower for category in categories for narrower in INCLUDED_CATEGORIES.get(category, ()))
+        tools = {
+            "names": given("exclude_tools") or (),
+            "categories": tuple(dict.fromkeys((*categories, *included))),
+        }
         only = given("exclude_tool_results_only") or given("exclude_tool_calls_only")
         if only and not any(tools.values()):
             tools = {"names": ("*",)}
