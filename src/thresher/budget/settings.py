@@ -141,7 +141,7 @@ class Settings:
 
     def _build_option_steps(self) -> list[PolicyStep]:
         given = self.filters.get
-        categories = given("exclude_tool_categories") or ()
+        categories: tuple[str, ...] = self.filters.get("exclude_tool_categories") or ()
         included = (narrower for category in categories for narrower in INCLUDED_CATEGORIES.get(category, ()))
         tools = {
             "names": given("exclude_tools") or (),

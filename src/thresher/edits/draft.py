@@ -184,10 +184,11 @@ class PlanDraft:
     def _placeholder_text(self, edit: Replace, place: Place, part: Part) -> str:
         message = self.history[place.message]
         partner = self._partners.get(place)
-        call = self.history.part(partner) if isinstance(part, ToolResult) and partner else None
-        label = describe_part(message, part, call if isinstance(call, ToolCall) else None)
+        paired = self.history.part(partner) if isinstance(part, ToolResult) and partner else None
+        call = paired if isinstance(paired, ToolCall) else None
+        label = describe_part(message, part, call)
         turn = self.history.turn(place.message)
-        return format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note)
+        return format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note, call=call)
 
     def _accept_truncate(self, edit: Truncate, place: Place) -> str:
         part = self.history.part(place)

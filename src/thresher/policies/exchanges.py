@@ -28,7 +28,6 @@ from thresher.model.harness_text import extract_human_text
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import clip, count_with_noun, to_printable_line
 from thresher.model.tool_calls import ToolUse
-from thresher.model.tool_outcomes import parse_tool_outcome
 from thresher.policies.base import check_count, is_failed_call
 from thresher.policies.batch_summary import find_prompts, summarize_places
 from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
@@ -336,8 +335,7 @@ def _quote_prompt(history: History, prompt: int) -> str:
 
 
 def _describe_ending(link: ToolUse) -> str:
-    is_command = bool(link.use.command)
-    return "failed" if is_failed_call(link) or parse_tool_outcome(link.result, is_command=is_command).failed else "ok"
+    return "failed" if is_failed_call(link) else "ok"
 
 
 @lru_cache(maxsize=1024)
