@@ -43,7 +43,6 @@ def test_an_invalid_budget_is_rejected(text: Any) -> None:
         ("EXCLUDE_TOOL_RESULTS_ONLY", "true", ("tools", {"names": ("*",), "action": "replace"})),
         ("EXCLUDE_TOOL_CALLS_ONLY", "true", ("tools", {"names": ("*",), "action": "replace_calls"})),
         ("EXCLUDE_FAILED_TOOLS", "true", ("tools", {"failed": True})),
-        ("EXCLUDE_ERRORS", "true", ("tools", {"failed": True})),
         ("EXCLUDE_EMPTY", "true", ("messages", {"empty": True})),
         ("EXCLUDE_ROLES", "system", ("messages", {"roles": ("system",)})),
         ("MAX_MESSAGE_LENGTH", "5000", ("messages", {"longer_than": 5000})),
@@ -82,6 +81,29 @@ def test_an_option_for_subagents_sets_its_half_and_the_preset_the_other(
 def test_both_options_for_subagents_are_independent() -> None:
     made = dict(steps("smart", THRESHER_EXCLUDE_SUBAGENT_CALLS="true", THRESHER_EXCLUDE_SUBAGENT_RESPONSES="false"))
     assert made["subagents"] == {"calls": True, "responses": False}
+
+
+FAILED_STEP, API_ERRORS_STEP = ("tools", {"failed": True}), ("messages", {"api_errors": True})
+
+
+@pytest.mark.parametrize(
+    ("errors", "failed_tools", "expected"),
+    [
+        ("true", "", [FAILED_STEP, API_ERRORS_STEP]),
+        ("true", "false", [API_ERRORS_STEP]),
+        ("true", "true", [FAILED_STEP, API_ERRORS_STEP]),
+        ("false", "true", [FAILED_STEP]),
+        ("", "true", [FAILED_STEP]),
+        ("false", "", []),
+    ],
+)
+def test_the_option_for_failed_tools_wins_over_the_option_for_errors(
+    errors: str, failed_tools: str, expected: list[tuple[str, dict[str, Any]]]
+) -> None:
+    environment = {"CLAUDIST_EXCLUDE_ERRORS": errors, "CLAUDIST_EXCLUDE_FAILED_TOOLS": failed_tools}
+    assert steps(**environment) == expected
+    keeps_failed = not any(options.get("failed") for _, options in steps("smart", **environment))
+    assert keeps_failed is not bool(failed_tools == "true" or (not failed_tools and errors == "true"))
 
 
 def test_only_one_message_limit_applies() -> None:

@@ -120,7 +120,7 @@ class Settings:
             "thinking": filters.get("exclude_thinking"),
             "reminders": filters.get("exclude_system_reminders"),
         }
-        failed = False in (filters.get("exclude_failed_tools"), filters.get("exclude_errors"))
+        failed = self._excludes_failed_tools is False
         return tuple(
             (name, options)
             for name, options in base
@@ -156,13 +156,20 @@ class Settings:
             (given("exclude_system_reminders"), "reminders", {}),
             (any(subagents.values()), "subagents", subagents),
             (any(tools.values()), "tools", {**tools, "action": self._tool_action}),
-            (given("exclude_failed_tools") or given("exclude_errors"), "tools", {"failed": True}),
+            (self._excludes_failed_tools, "tools", {"failed": True}),
+            (given("exclude_errors"), "messages", {"api_errors": True}),
             (given("exclude_empty"), "messages", {"empty": True}),
             (given("exclude_roles"), "messages", {"roles": given("exclude_roles")}),
             (given("custom_patterns"), "messages", {"patterns": given("custom_patterns")}),
             (given("max_message_length"), "messages", {"longer_than": given("max_message_length")}),
         ]
         return [(name, options) for is_set, name, options in every if is_set]
+
+    @property
+    def _excludes_failed_tools(self) -> bool | None:
+        """The option for failed calls; if it is not set, the option for all errors."""
+        specific = self.filters.get("exclude_failed_tools")
+        return self.filters.get("exclude_errors") if specific is None else specific
 
     @property
     def _tool_action(self) -> str:

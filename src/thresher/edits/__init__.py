@@ -16,7 +16,14 @@ from thresher.edits.pins import find_open_loop, find_pins
 from thresher.edits.placeholder import find_verified_placeholders, get_placeholder_id
 from thresher.edits.plan import Plan, Refusal, build_plan, finish_plan
 from thresher.edits.repair_history import RepairError, RepairResult, repair
-from thresher.edits.truncate import apply_elisions, elide_long_arguments, elide_to_limit, keep_head_and_tail
+from thresher.edits.truncate import (
+    apply_elisions,
+    elide_arguments_to_limit,
+    elide_long_arguments,
+    elide_to_limit,
+    find_json_strings,
+    keep_head_and_tail,
+)
 
 __all__ = [
     "Drop",
@@ -39,8 +46,10 @@ __all__ = [
     "build_plan",
     "check",
     "close_draft",
+    "elide_arguments_to_limit",
     "elide_long_arguments",
     "elide_to_limit",
+    "find_json_strings",
     "find_open_loop",
     "find_pins",
     "find_verified_placeholders",
