@@ -3,7 +3,7 @@
 Every option has an environment variable. `THRESHER_EXCLUDE_TOOLS=Edit,Write` sets the option `exclude_tools`,
 `THRESHER_READS_MAX_FILE_READS=3` sets the option `max_file_reads` of the policy `reads`, and
 `THRESHER_THRESHOLDS_PATIENCE=2` sets a window's threshold `patience`. Options that belong to no policy and no threshold
-also accept the prefix `CLAUDIST_`. An empty value means not set; an invalid value is an error.
+also accept the prefix `CLAUDIST_`. An empty value means not set, `none` an empty list; an invalid value is an error.
 """
 
 import os
@@ -263,9 +263,10 @@ def _convert_option(name: str, value: Any, origin: str) -> Any:
 
 
 def _convert_value(hint: Any, value: Any, origin: str) -> Any:
-    """Convert a value to the type `hint`; a string for a tuple is split at commas."""
+    """Convert a value to the type `hint`; a string for a tuple is split at commas, `none` is empty."""
     if isinstance(value, str) and any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
-        value = [word.strip() for word in value.split(",") if word.strip()]
+        words = [word.strip() for word in value.split(",") if word.strip()]
+        value = [] if [word.lower() for word in words] == ["none"] else words
     try:
         return convert(value.strip().lower() if _is_flag(hint, value) else value, hint, strict=False)
     except ValidationError as error:

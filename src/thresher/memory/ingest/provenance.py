@@ -276,8 +276,11 @@ _NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
     ),
     (re.compile(r"<ide_\w{1,40}(?:\s[^<>]*)?>"), "editor"),
     (re.compile(r"</?bash-\w{1,40}(?:\s[^<>]*)?>"), "command"),
+    (re.compile(r"<bash-(\d{1,20})>(?:(?!</bash-\1>)[\s\S])*(?:</bash-\1>)?"), "command"),
     (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
     (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
+    # The end of a call whose start is missing. Before a closing tag in a sentence is a space or a quotation mark.
+    (re.compile(r"(?:(?!<(?:\w{1,20}:)?(?:invoke|function_calls)\b)[\s\S])*[^ \t\"'`]</invoke>"), "syntax"),
 )
 """Patterns for texts that are noise if the complete text matches, for any author."""
 _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
@@ -285,7 +288,8 @@ _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
 
 def _classify_noise(text: str) -> ExclusionReason:
     text = text.strip()
-    if not text.startswith(_NOISE_BEGINS) and "imit reached" not in text[:60]:
+    may_match = text.startswith(_NOISE_BEGINS) or text.endswith("</invoke>") or "imit reached" in text[:60]
+    if not may_match:
         return ""
     if is_error_notice(text):
         return "error"
