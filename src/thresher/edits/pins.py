@@ -3,6 +3,7 @@
 from thresher.edits.edit import Drop, Edit, Pin, Replace, Summarize, Truncate
 from thresher.model import History, Place, Thinking, ToolResult
 from thresher.model.harness_text import find_harness_offsets
+from thresher.model.keep_marks import find_kept_places
 from thresher.model.parts import Part, part_text
 
 
@@ -23,7 +24,8 @@ def find_pins(history: History, placeholders: frozenset[Place] = frozenset()) ->
             thinking = [Place(index, j) for j, part in enumerate(history[index].parts) if isinstance(part, Thinking)]
             members = (chain.call, *thinking) if chain.result is None else (chain.call, chain.result, *thinking)
             pinned.update((place, "active") for place in members)
-    return pinned
+    marked: dict[Place, Pin] = dict.fromkeys(find_kept_places(history), "marked")
+    return marked | pinned
 
 
 def _pin_message(history: History, index: int, pin: Pin) -> dict[Place, Pin]:

@@ -17,6 +17,7 @@ from thresher.deprecation import renamed_fields
 from thresher.edits import Edit, Replace, Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
+from thresher.model.keep_marks import find_kept_places
 from thresher.model.message_cache import cached_per_message
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import count_with_noun, to_printable_line
@@ -137,11 +138,13 @@ class SummarizeBatches:
 
     def _find_old_calls(self, history: History) -> list[_OldCall]:
         end = len(history) - self.older_than
+        marked = find_kept_places(history)
         found: list[_OldCall] = []
         for link in history.links:
             call, result, active = link.chain
             if call.message < end and result is not None and not active:
                 exclusion = self._find_exclusion(history, link.call.name, link.use.category, call, result)
+                exclusion = "marked" if call in marked else exclusion
                 found.append(_OldCall(call, (result,), link.call.name, "", "call", exclusion))
         if self.xml:
             chains = (chain for chain in find_xml_chains(history) if chain.call.message < end)
