@@ -39,7 +39,11 @@ RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
 """Shares of the window in use. Below the first, important old exchanges stay, too. Above the second, only the current
 exchange stays, or one more while the current prompt is unanswered. Above the third, only the current exchange stays."""
 DEFAULT_KEPT_EXCHANGES = 2
-"""Number of exchanges that stay by default, including the current one."""
+"""Number of completed exchanges that stay by default, besides a current one that is not completed."""
+MAX_ORDINARY_EXCHANGES = 5
+"""Number of completed exchanges above which a conversation is long."""
+DEFAULT_PRESSURE = 0.65
+"""Assumed share of the window in use. Above it, only one completed exchange of a long conversation stays."""
 MAX_IMPORTANT_EXCHANGES = 2
 """Number of important old exchanges that stay if there is room."""
 MIN_KEPT_CALLS = 5
@@ -71,7 +75,7 @@ class SummarizeExchanges:
     """Keep the latest exchanges and summarize older ones, depending on their number and on how full the window is."""
 
     keep: int | None = None
-    """Number of exchanges to keep, including the current one; None: depends on the pressure."""
+    """Number of exchanges to keep, including the current one; None: depends on the pressure and the length."""
     pressure: float | None = None
     """Share of the window in use, from 0 to 1; None: computed from `budget`, or 0.65 without a budget."""
     summaries: bool = True
@@ -120,12 +124,12 @@ class SummarizeExchanges:
     def _pressure(self, history: History) -> float:
         if self.pressure is not None:
             return self.pressure
-        return self.scale.history(history) / self.budget if self.budget else (RELAXED_PRESSURE + STRICT_PRESSURE) / 2
+        return self.scale.history(history) / self.budget if self.budget else DEFAULT_PRESSURE
 
     def _choose_kept(self, history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> set[int]:
         """Return the indexes of exchanges that stay."""
         last = len(spans) - 1
-        level = self.keep if self.keep is not None else DEFAULT_KEPT_EXCHANGES if pressure <= STRICT_PRESSURE else 1
+        level = self.keep if self.keep is not None else _count_kept(history, spans, pressure)
         has_answer = spans[last].has_agent_text or spans[last].has_tools
         if not has_answer and self.keep is None and pressure <= EMERGENCY_PRESSURE:
             level = max(level, 2)  # an unanswered prompt: keep at least one more exchange
@@ -225,6 +229,17 @@ def _is_bridge(part: Part) -> bool:
     label = part.text.partition("\n")[0]
     # The first version of Thresher wrote "left out".
     return bool(get_placeholder_id(part)) and (" removed, " in label or " left out, " in label)
+
+
+def _count_kept(history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> int:
+    """Return the number of exchanges that stay, including the current one."""
+    if pressure > STRICT_PRESSURE:
+        return 1
+    last = history[-1]
+    is_open = last.role != "assistant" or any(last.calls)
+    completed = sum(not span.is_bridged for span in spans) - is_open
+    is_long = completed > MAX_ORDINARY_EXCHANGES and pressure > DEFAULT_PRESSURE
+    return (1 if is_long else DEFAULT_KEPT_EXCHANGES) + is_open
 
 
 def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidates: Sequence[int]) -> list[int]:
