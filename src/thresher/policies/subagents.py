@@ -16,6 +16,7 @@ from thresher.model.message import Message
 from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import ToolUse
 from thresher.model.tool_catalog import find_tool_kind
+from thresher.model.turns import is_prompt
 from thresher.policies.tools import is_failed_or_interrupted
 
 POLICY_NAME = "subagents"
@@ -108,8 +109,12 @@ class DropSubagents:
 
 
 def _remove_unpaired_reports(history: History) -> Iterator[Edit]:
-    """Drop the reports whose call is not in the history; a repair may have written them as text."""
-    for i, message in enumerate(history.messages):
+    """Drop the reports whose call is not in the history; a repair may have written them as text.
+
+    A report before the first prompt stays, because some APIs require that the user speaks first.
+    """
+    first = next((i for i, message in enumerate(history.messages) if is_prompt(message)), len(history))
+    for i, message in enumerate(history.messages[first:], first):
         for j, part in enumerate(message.parts):
             if isinstance(part, Text) and message.role == "user" and message.author != "human":
                 name = parse_orphan_label(part.text)
