@@ -113,7 +113,8 @@ def _remove_unpaired_reports(history: History) -> Iterator[Edit]:
 
     A report before the first prompt stays, because some APIs require that the user speaks first.
     """
-    first = next((i for i, message in enumerate(history.messages) if is_prompt(message)), len(history))
+    spoken = (i for i, message in enumerate(history.messages) if is_prompt(message) and message.text.strip())
+    first = next(spoken, len(history)) + 1
     for i, message in enumerate(history.messages[first:], first):
         for j, part in enumerate(message.parts):
             if isinstance(part, Text) and message.role == "user" and message.author != "human":
