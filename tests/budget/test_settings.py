@@ -8,6 +8,7 @@ import pytest
 from thresher.budget import PRESETS, load_settings, parse_token_count
 from thresher.errors import OptionError
 from thresher.policies import POLICIES, make_policy
+from thresher.policies.subagents import DropSubagents
 from thresher.policies.table import policy_name
 
 NOTHING: dict[str, str] = {}
@@ -42,7 +43,6 @@ def test_an_invalid_budget_is_rejected(text: Any) -> None:
         ("EXCLUDE_TOOL_RESULTS_ONLY", "true", ("tools", {"names": ("*",), "action": "replace"})),
         ("EXCLUDE_TOOL_CALLS_ONLY", "true", ("tools", {"names": ("*",), "action": "replace_calls"})),
         ("EXCLUDE_FAILED_TOOLS", "true", ("tools", {"failed": True})),
-        ("EXCLUDE_ERRORS", "true", ("tools", {"failed": True})),
         ("EXCLUDE_EMPTY", "true", ("messages", {"empty": True})),
         ("EXCLUDE_ROLES", "system", ("messages", {"roles": ("system",)})),
         ("MAX_MESSAGE_LENGTH", "5000", ("messages", {"longer_than": 5000})),
@@ -64,6 +64,46 @@ def test_false_removes_a_step_from_a_preset(name: str, policy: str) -> None:
     before = [step for step, _ in steps("smart")]
     after = [step for step, _ in steps("smart", **{f"CLAUDIST_{name}": "false"})]
     assert before.count(policy) - after.count(policy) == 1
+
+
+@pytest.mark.parametrize("name", ["CALLS", "RESPONSES"])
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize(("preset", "other_half"), [("smart", True), ("minimal", True), ("none", False)])
+def test_an_option_for_subagents_sets_its_half_and_the_preset_the_other(
+    name: str, value: bool, preset: str, other_half: bool
+) -> None:
+    made = steps(preset, **{f"CLAUDIST_EXCLUDE_SUBAGENT_{name}": str(value)})
+    policies = [make_policy(policy, **options) for policy, options in made if policy == "subagents"]
+    expected = {"calls": other_half, "responses": other_half, name.lower(): value}
+    assert policies == ([DropSubagents(**expected)] if any(expected.values()) else [])
+
+
+def test_both_options_for_subagents_are_independent() -> None:
+    made = dict(steps("smart", THRESHER_EXCLUDE_SUBAGENT_CALLS="true", THRESHER_EXCLUDE_SUBAGENT_RESPONSES="false"))
+    assert made["subagents"] == {"calls": True, "responses": False}
+
+
+FAILED_STEP, API_ERRORS_STEP = ("tools", {"failed": True}), ("messages", {"api_errors": True})
+
+
+@pytest.mark.parametrize(
+    ("errors", "failed_tools", "expected"),
+    [
+        ("true", "", [FAILED_STEP, API_ERRORS_STEP]),
+        ("true", "false", [API_ERRORS_STEP]),
+        ("true", "true", [FAILED_STEP, API_ERRORS_STEP]),
+        ("false", "true", [FAILED_STEP]),
+        ("", "true", [FAILED_STEP]),
+        ("false", "", []),
+    ],
+)
+def test_the_option_for_failed_tools_wins_over_the_option_for_errors(
+    errors: str, failed_tools: str, expected: list[tuple[str, dict[str, Any]]]
+) -> None:
+    environment = {"CLAUDIST_EXCLUDE_ERRORS": errors, "CLAUDIST_EXCLUDE_FAILED_TOOLS": failed_tools}
+    assert steps(**environment) == expected
+    keeps_failed = not any(options.get("failed") for _, options in steps("smart", **environment))
+    assert keeps_failed is not bool(failed_tools == "true" or (not failed_tools and errors == "true"))
 
 
 def test_only_one_message_limit_applies() -> None:

@@ -13,12 +13,13 @@ from thresher.dialects import emit, parse
 from thresher.dialects.extras import is_opaque_message
 from thresher.dialects.gemini.repairs import SKIP_SIGNATURE_VALIDATION
 from thresher.dialects.repairs.content_repairs import EARLIER_CONVERSATION_NOTE
-from thresher.dialects.repairs.tool_repairs import INTERRUPTED, ORPHAN_RESULT_LABEL, REPEATED_RESULT_LABEL
+from thresher.dialects.repairs.tool_repairs import INTERRUPTED, REPEATED_RESULT_LABEL
 from thresher.dialects.table import DIALECTS
 from thresher.edits.legality import check
 from thresher.edits.repair_history import repair
 from thresher.errors import ReadError
 from thresher.model import History, Message, Part, Text, Thinking, ToolCall, ToolResult, VendorExtras, part_text
+from thresher.model.harness_text import ORPHAN_RESULT_LABEL
 from thresher.transcripts import read_all
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)

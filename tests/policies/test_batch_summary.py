@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+import thresher as th
+from thresher.budget import load_settings
 from thresher.edits import Edit, Replace, Summarize, apply, build_plan, is_legal
 from thresher.errors import OptionError
 from thresher.model import History, Message, Part, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.policies import make_policy
 from thresher.policies.batch_summary import SummarizeBatches
 from thresher.policies.xml_tools import find_xml_chains
 from thresher.tokens import default_token_weights
@@ -129,7 +132,7 @@ def test_a_marked_call_stays() -> None:
     policy = SummarizeBatches(min_calls=1)
     after = apply(history, build_plan(history, policy(history), SCALE))
     assert [call.id for message in after for call in message.calls] == ["c1", "c2"]
-    assert policy.notes(history) == ("batch-summary excluded 2 calls: marked 2",)
+    assert policy.notes(history) == ("batch-summary excluded 2 calls: Read 2 (marked)",)
     unmarked = SummarizeBatches(min_calls=1, keep_marked="")
     assert not [
         call for message in apply(history, build_plan(history, unmarked(history), SCALE)) for call in message.calls
@@ -143,7 +146,29 @@ def test_small_calls_stay() -> None:
     (fold,) = taken(history, policy)
     assert isinstance(fold, Summarize)
     assert len(fold.targets) == 2
-    assert policy.notes(history) == ("batch-summary excluded 2 calls: small 2",)
+    assert policy.notes(history) == ("batch-summary excluded 2 calls: Read 2 (small)",)
+
+
+@pytest.mark.parametrize("counter", ["estimate", "auto"])
+@pytest.mark.parametrize("least", [45, 70, 100])
+def test_the_note_on_small_calls_agrees_with_the_plan(counter: str, least: int) -> None:
+    messages = [one for n in range(12) for one in chain(n, result="word " * (8 * n))]
+    history = History((user("go"), *messages, *story(after=20).messages[1:]))
+    policy = SummarizeBatches(min_calls=1, min_tokens=least)
+    made = th.plan(history, policy=policy, model="gpt-5", counter=counter)
+    kept = sum(1 for _ in apply(history, made).chains)
+    assert 0 < kept < 12
+    assert made.notes == (f"batch-summary excluded {kept} call{'s' * (kept > 1)}: Read {kept} (small)",)
+
+
+@pytest.mark.parametrize("tools", ["none", " NONE ", ""])
+def test_none_excludes_no_tool_also_in_the_environment(tools: str) -> None:
+    history = story("AskUserQuestion", "submit", "Read", "finish", after=30)
+    ((_, options),) = load_settings(environment={"THRESHER_BATCH_SUMMARY_EXCLUDE_TOOLS": tools}).steps("batch-summary")
+    assert options == ({"exclude_tools": ()} if tools else {})
+    policies = SummarizeBatches(min_calls=1, exclude_tools=()), make_policy("batch-summary", min_calls=1, **options)
+    left = [{call.name for one in th.fit(history, policy=policy) for call in one.calls} for policy in policies]
+    assert left == [set(), set() if tools else {"AskUserQuestion", "submit", "finish"}]
 
 
 def test_notes_name_excluded_calls() -> None:

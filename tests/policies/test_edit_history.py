@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tool_chains import Did, body, closed, told, touched
+from tool_chains import Did, body, closed, results, told, touched
 
+import thresher as th
 from strategies import histories
 from thresher.edits import Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Summary
+from thresher.policies import PolicyLike
 from thresher.policies.edit_history import SummarizeOldEdits
 
 OLD = SummarizeOldEdits(keep_all_edits=False, keep_newest=2)
@@ -27,6 +29,11 @@ def summaries(history: History) -> list[str]:
 
 def test_all_edits_stay_in_a_session_of_ordinary_length() -> None:
     assert list(SummarizeOldEdits()(told(*(edit("a.py") for _ in range(40))))) == []
+
+
+def test_all_edits_stay_if_the_option_is_set_by_hand() -> None:
+    history = told(*(edit("a.py") for _ in range(60)))
+    assert list(SummarizeOldEdits(keep_all_edits=True)(history)) == []
 
 
 def test_a_very_long_session_keeps_the_latest_edits() -> None:
@@ -105,3 +112,14 @@ def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
 @given(histories)
 def test_any_history_is_accepted(history: History) -> None:
     closed(history, SummarizeOldEdits(keep_all_edits=False, keep_newest=0))
+
+
+@pytest.mark.parametrize("policy", ["tool-retention", "edit-history", SummarizeOldEdits(keep_all_edits=True)])
+@pytest.mark.parametrize("share", [0.7, 0.5, 0.3, 0.2, 0.1])
+def test_under_a_budget_reads_go_before_edits(policy: PolicyLike, share: float) -> None:
+    chains = [(Did("Read", {"file_path": f"{n}.py"}, body(f"file {n}")), edit(f"{n}.py")) for n in range(30)]
+    history = told(*(did for pair in chains for did in pair))
+    smaller = th.fit(history, policy=policy, budget=int(th.count(history) * share))
+    edits = [call for message in smaller for call in message.calls if call.name == "Edit"]
+    reads = [text for text in results(smaller) if text.startswith("file ")]
+    assert len(edits) == 30 or not reads

@@ -65,7 +65,9 @@ def _has_tools(history: History, number: int) -> bool:
         ((True,) * 8, {"keep": 1}, [8]),
         ((True,) * 8, {"keep": 0}, [8]),  # the current exchange always stays
         ((True,) * 8, {"keep": 50}, [1, 2, 3, 4, 5, 6, 7, 8]),
-        ((True,) * 8, {"pressure": 0.7}, [7, 8]),
+        ((True,) * 5, {"pressure": 0.7}, [4, 5]),
+        ((True,) * 6, {"pressure": 0.7}, [6]),  # a long conversation
+        ((True,) * 8, {"pressure": 0.6}, [7, 8]),
         ((True,) * 8, {"pressure": 0.9}, [8]),
         ((True,) * 8, {"pressure": 1.0}, [8]),
         ((True, True), {"pressure": 0.9}, [2]),
@@ -73,6 +75,31 @@ def _has_tools(history: History, number: int) -> bool:
 )
 def test_the_number_of_kept_exchanges(tools: tuple[bool, ...], options: dict[str, float], kept: list[int]) -> None:
     assert whole(talk(*tools), SummarizeExchanges(**options)) == kept  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tools", "pressure", "kept"),
+    [
+        ((True,), 0.65, [1]),
+        ((False, False), 0.65, [1, 2]),
+        ((False, True), 0.8, [1, 2]),
+        ((True,) * 5, 0.8, [4, 5]),
+        ((True,) * 6, 0.65, [5, 6]),
+        ((True,) * 6, 0.8, [6]),
+    ],
+)
+@pytest.mark.parametrize("is_working", [False, True])
+def test_two_completed_exchanges_stay_before_a_prompt_and_one_of_a_long_conversation(
+    tools: tuple[bool, ...], pressure: float, kept: list[int], is_working: bool
+) -> None:
+    work = chain("now", "Bash", command="ls") if is_working else []
+    history = History((*talk(*tools).messages, user("and now?"), *work))
+    policy = SummarizeExchanges(pressure=pressure)
+    after = fitted(history, policy)
+    numbers = range(1, len(tools) + 1)
+    whole = [n for n in numbers if all(message in after.messages for message in exchange(n, tools=tools[n - 1]))]
+    assert whole == kept
+    assert not build_plan(after, policy(after), SCALE).edits
 
 
 def test_important_exchanges_stay_if_there_is_room() -> None:
@@ -86,14 +113,14 @@ def test_important_exchanges_stay_if_there_is_room() -> None:
         (*history.messages[:5], *past, *history.messages[5:], user("are invoice totals round everywhere?"))
     )
     kept = [call.id for message in fitted(history, SummarizeExchanges(pressure=0.2)) for call in message.calls]
-    assert len(kept) == 3
+    assert len(kept) == 4
     assert "i" in kept
 
 
 def test_pressure_comes_from_the_budget() -> None:
     history = talk(*[True] * 8)
     tokens = SCALE.history(history)
-    sizes = [len(fitted(history, SummarizeExchanges(budget=int(tokens / full)))) for full in (0.3, 0.7, 0.9)]
+    sizes = [len(fitted(history, SummarizeExchanges(budget=int(tokens / full)))) for full in (0.3, 0.6, 0.9)]
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 3
 

@@ -1,5 +1,6 @@
 """The policy `messages`: empty messages, messages of a role, long text, and pattern matches."""
 
+import json
 import re
 import sys
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import LONE, histories
 from thresher.edits import Truncate, apply, apply_elisions, build_plan, find_verified_placeholders
 from thresher.errors import OptionError
-from thresher.model import Author, History, Message, Place, Role, Summary, Text, ToolCall, ToolResult
+from thresher.model import Author, History, Message, Part, Place, Role, Summary, Text, ToolCall, ToolResult, part_text
 from thresher.policies.messages import FilterMessages, find_pattern_matches
 from thresher.tokens import default_token_weights
 
@@ -109,8 +110,96 @@ def test_long_texts_and_results_keep_head_and_tail(limit: int) -> None:
     texts = [smaller[1].text, smaller[2].text, next(smaller[4].results).text]
     assert all(len(text) <= limit for text in texts)
     assert all(f"{len(LONG):,} chars" in text for text in texts)
-    assert {edit.why for edit in plan.edits} == {f"longer than {limit:,}"}
+    assert {edit.why for edit in plan.edits} == {f"message longer than {limit:,}"}
     assert again(policy, smaller) == smaller
+
+
+def _length(message: Message) -> int:
+    return sum(len(part_text(part)) for part in message.parts)
+
+
+def _write(*lengths: int) -> ToolCall:
+    fields = {f"field {n}": "é" * (length // 2) + '"\n' * (length // 4) for n, length in enumerate(lengths)}
+    return ToolCall("w", "Write", json.dumps({"path": "a.py", **fields}))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (Text(LONG), Text(LONG[:900])),
+        (Text(LONG), _write(4_000)),
+        (Text("I write it."), _write(4_000, 200, 3_000)),
+        (Text(LONG), Text(LONG), _write(4_000)),
+        (_write(9_000),),
+    ],
+)
+@pytest.mark.parametrize("limit", [1_000, 2_000, 3_000])
+def test_the_limit_applies_to_the_whole_message_with_its_arguments(parts: tuple[Part, ...], limit: int) -> None:
+    policy = FilterMessages(longer_than=limit)
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    answers = tuple([ToolResult(call.id, (Text("ok"),)) for call in calls])
+    results = [Message("tool", answers, author="tool")] if answers else []
+    smaller = after(policy, talk(Message("assistant", parts, author="model"), *results))
+    assert limit // 2 < _length(smaller[1]) <= limit
+    assert all(isinstance(json.loads(call.arguments), dict) for call in smaller[1].calls)
+    assert again(policy, smaller) == smaller
+
+
+def test_parallel_results_share_the_limit_and_short_ones_stay_whole() -> None:
+    calls = tuple([ToolCall(f"c{n}", "Bash", "{}") for n in range(3)])
+    texts = ("short", LONG, LONG)
+    answers = tuple([ToolResult(f"c{n}", (Text(text),)) for n, text in enumerate(texts)])
+    history = talk(Message("assistant", calls, author="model"), Message("tool", answers, author="tool"))
+    smaller = after(FilterMessages(longer_than=2_000), history)
+    assert 1_700 < _length(smaller[2]) <= 2_000
+    assert [len(result.text) < 1_000 for result in smaller[2].results] == [True, True, True]
+    assert next(smaller[2].results).text == "short"
+
+
+def test_texts_keep_their_length_while_arguments_are_long() -> None:
+    text = LONG[:1_400]
+    done = Message("tool", (ToolResult("w", (Text("ok"),)),), author="tool")
+    smaller = after(FilterMessages(longer_than=2_000), talk(Message("assistant", (Text(text), _write(9_000))), done))
+    assert smaller[1].text == text
+
+
+def test_matches_are_removed_from_arguments_which_stay_json() -> None:
+    policy = FilterMessages(patterns=(r"(?m)^DEBUG .*\n?", "secret-[0-9]+", "line"))
+    fields = {
+        "line": 1,
+        "script": 'a "line"\nDEBUG é 😀 x\nb\ttoken=secret-12',
+        "more": ["secret-3", {"line": "line 2"}],
+    }
+    asked = [
+        Message("assistant", (ToolCall("c1", "Bash", json.dumps(fields)),), author="model"),
+        Message("tool", (ToolResult("c1", (Text("ok"),)),), author="tool"),
+        Message("assistant", (ToolCall("c2", "apply_patch", "*** secret-4 \\ line"),), author="model"),
+        Message("tool", (ToolResult("c2", (Text("ok"),)),), author="tool"),
+    ]
+    smaller = after(policy, talk(*asked))
+    (first,), (second,) = smaller[1].calls, smaller[3].calls
+    assert json.loads(first.arguments) == {"line": 1, "script": 'a ""\nb\ttoken=', "more": ["", {"line": " 2"}]}
+    assert second.arguments == "***  \\ "
+    assert again(policy, smaller) == smaller
+
+
+@pytest.mark.parametrize(
+    ("text", "author", "is_dropped"),
+    [
+        ('API Error: 529 {"type":"error","error":{"type":"overloaded_error"}}', "model", True),
+        ("API Error: Rate limit exceeded", "model", True),
+        ("Claude AI usage limit reached|1751000000", "model", True),
+        ("Prompt is too long", "harness", True),
+        ("API Error: Connection error. Check your network and try again.", "harness", True),
+        ("API Error: 529 means that the server is overloaded, so I added a retry.", "model", False),
+        ("No response requested.", "harness", False),
+    ],
+)
+def test_api_errors_are_dropped_and_text_about_them_stays(text: str, author: Author, is_dropped: bool) -> None:
+    asked = say("user", "API Error: Rate limit exceeded")
+    history = talk(say("assistant", text, author), asked)
+    smaller = after(FilterMessages(api_errors=True), history)
+    assert smaller == (History((history[0], *history.messages[2:])) if is_dropped else history)
 
 
 def test_the_current_message_is_never_truncated() -> None:

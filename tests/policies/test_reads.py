@@ -60,17 +60,33 @@ def test_first_and_last_read_stay_and_samples_of_many(count: int) -> None:
     assert [text == body("same") for text in results(smaller)] == [n in KEPT[count] for n in range(count)]
 
 
-@given(st.integers(0, 200), st.integers(0, 12), st.integers(0, 12))
-def test_kept_reads_are_few_and_evenly_spread(count: int, most: int, samples: int) -> None:
+@given(st.integers(0, 200), st.integers(2, 12), st.none() | st.integers(0, 12))
+def test_kept_reads_are_few_and_evenly_spread(count: int, most: int, samples: int | None) -> None:
     kept = sorted(choose_kept_reads(count, most, samples))
     assert set(kept) <= set(range(count))
     assert {0, count - 1} <= set(kept) or not count
-    if count > max(most, 2):
-        assert len(kept) == min(count, samples + 2)
-        steps = {after - before for before, after in pairwise(kept)}
-        assert max(steps) - min(steps) <= 1
-    else:
-        assert len(kept) == min(count, 2)
+    between = 0 if count < 6 else most - 2 if samples is None else min(samples, most - 2)
+    assert len(kept) == min(count, between + 2) <= most
+    steps = {after - before for before, after in pairwise(kept)}
+    assert not steps or max(steps) - min(steps) <= 1
+
+
+@pytest.mark.parametrize("most", range(1, 13))
+def test_no_more_reads_stay_than_the_option_permits_and_a_higher_limit_keeps_no_fewer(most: int) -> None:
+    for count in range(1, 30):
+        kept = choose_kept_reads(count, most)
+        assert count - 1 in kept
+        assert len(kept) <= most
+        assert len(kept) <= len(choose_kept_reads(count, most + 1))
+    assert len(choose_kept_reads(30, most)) == most
+
+
+def test_one_read_is_the_latest_and_zero_is_an_error() -> None:
+    history = told(*(read() for _ in range(4)))
+    plan, _ = closed(history, DeduplicateReads(max_file_reads=1))
+    assert touched(history, plan.edits) == [0, 1, 2]
+    with pytest.raises(OptionError, match="1 or more"):
+        DeduplicateReads(max_file_reads=0)
 
 
 def test_placeholders_name_the_file_and_the_read_with_the_text() -> None:
@@ -234,4 +250,4 @@ def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
 
 @given(histories)
 def test_any_history_is_accepted(history: History) -> None:
-    closed(history, DeduplicateReads(max_file_reads=0, samples=0))
+    closed(history, DeduplicateReads(max_file_reads=1))

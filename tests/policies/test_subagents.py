@@ -1,10 +1,12 @@
 """The policy `subagents`: finished sub-agents are removed with their messages; running ones stay."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 
+import thresher as th
 from strategies import histories
 from thresher.edits import apply, build_plan, find_verified_placeholders
 from thresher.model import History, Message, Text, ToolCall, ToolResult
@@ -185,3 +187,38 @@ def test_a_second_run_changes_nothing(history: History) -> None:
         once = after(policy, history)
         stand_ins = find_verified_placeholders(once, set)
         assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once
+
+
+METRICS = {"totalDurationMs": 22310, "totalTokens": 34580, "totalToolUseCount": 2, "usage": {"input_tokens": 8}}
+
+
+@pytest.mark.parametrize(
+    ("note", "is_removed"),
+    [
+        (METRICS, True),
+        (METRICS | {"totalTokens": 0, "totalToolUseCount": 0}, True),  # interrupted
+        ({"totalDurationMs": 22310}, False),
+        ("Read a.py", False),
+    ],
+)
+def test_a_report_without_its_call_is_recognized_by_its_metrics(tmp_path: Path, note: object, is_removed: bool) -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": ANSWER}
+    rows: list[dict[str, object]] = [
+        {"type": "user", "message": {"role": "user", "content": "go on"}},
+        {"type": "user", "message": {"role": "user", "content": [result]}, "toolUseResult": note},
+        {"type": "assistant", "message": {"role": "assistant", "id": "m", "content": [{"type": "text", "text": "ok"}]}},
+        {"type": "user", "message": {"role": "user", "content": "and now?"}},
+    ]
+    ids = {"sessionId": "11111111-1111-4111-8111-111111111111", "timestamp": "2025-08-01T10:00:00Z", "cwd": "/p"}
+    lines = [json.dumps(row | ids | {"uuid": f"u{n}", "parentUuid": f"u{n - 1}"}) for n, row in enumerate(rows, 1)]
+    file = tmp_path / "11111111-1111-4111-8111-111111111111.jsonl"
+    file.write_text("\n".join(lines), "utf-8")
+    history = th.read(file).history
+    for policy, gone in (
+        ("minimal", is_removed),
+        (DropSubagents(), is_removed),
+        (DropSubagents(responses=False), False),
+    ):
+        fitted = th.fit(history, policy=policy)
+        assert any("looked at every file" in str(message) for message in fitted) is not gone
+        assert [message.text for message in fitted if message.author == "human"] == ["go on", "and now?"]

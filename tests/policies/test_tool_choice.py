@@ -4,11 +4,14 @@ import json
 
 import pytest
 from hypothesis import given
+from tool_chains import Did, body, closed, told
 
 from strategies import histories
+from thresher.budget import load_settings
 from thresher.edits import apply, build_plan, find_verified_placeholders
 from thresher.errors import OptionError
 from thresher.model import History, Message, Text, ToolCall, ToolResult
+from thresher.policies import make_policy
 from thresher.policies.tools import EditToolCalls
 from thresher.tokens import default_token_weights
 
@@ -193,3 +196,27 @@ def test_a_second_run_on_a_long_history_changes_nothing(policy: EditToolCalls) -
     once = after(policy, HISTORY)
     stand_ins = find_verified_placeholders(once, set)
     assert apply(once, build_plan(once, policy(once), SCALE, placeholders=stand_ins)) == once
+
+
+SHELL_STATUS = {"command": "git status"}
+TOOLS_BY_CATEGORY: dict[str, list[tuple[str, dict[str, str]]]] = {
+    "file_edit": [("Edit", {}), ("MultiEdit", {}), ("Write", {}), ("NotebookEdit", {})],
+    "file_read": [("Read", {}), ("Glob", {}), ("Grep", {}), ("LS", {})],
+    "execution": [("Bash", {"command": "ls"}), ("executeCode", {}), ("mcp__ide__executeCode", {})],
+    "web": [("WebSearch", {}), ("WebFetch", {})],
+    "analysis": [("Task", {}), ("Agent", {})],
+    "project": [("TodoWrite", {}), ("Bash", SHELL_STATUS), ("git_commit", {}), ("git", {"args": "log"})],
+    "mcp": [("mcp__ide__getDiagnostics", {}), ("mcp__tracker__list_issues", {}), ("ListMcpResourcesTool", {})],
+}
+
+
+@pytest.mark.parametrize("category", TOOLS_BY_CATEGORY)
+def test_an_excluded_category_removes_its_tools_and_no_others(category: str) -> None:
+    calls = [call for tools in TOOLS_BY_CATEGORY.values() for call in tools]
+    history = told(*(Did(name, {"id": str(n), **arguments}, body(name)) for n, (name, arguments) in enumerate(calls)))
+    settings = {f"{prefix}EXCLUDE_TOOL_CATEGORIES": category for prefix in ("CLAUDIST_", "THRESHER_")}
+    ((_, options),) = load_settings(environment=settings).steps("none")
+    _, smaller = closed(history, make_policy("tools", **options))
+    left = [call.name for message in smaller for call in message.calls]
+    expected = [call for other, tools in TOOLS_BY_CATEGORY.items() if other != category for call in tools]
+    assert left == [name for name, _ in expected]

@@ -17,6 +17,7 @@ PIN_DESCRIPTIONS = {
     "injection": "injected context",
     "current": "the latest request",
     "active": "the open tool calls",
+    "marked": "content marked to stay",
 }
 
 

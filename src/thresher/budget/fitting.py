@@ -5,17 +5,25 @@ before it returns a history with placeholders.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack, get_args
 
 from msgspec import Struct, structs
 
-from thresher.budget.escalation import build_budget_error, escalate_to_budget, make_step_policies, propose_edits
+from thresher.budget.escalation import (
+    bind_policy,
+    build_budget_error,
+    escalate_to_budget,
+    make_step_policies,
+    propose_edits,
+)
 from thresher.budget.options import PlanOptions
+from thresher.budget.presets import ALL_READS_STEP, ESCALATION_STEPS, PolicyStep
 from thresher.budget.settings import Settings, load_settings
 from thresher.dialects import emit
 from thresher.dialects.intake import Messages, read_with_dialect
 from thresher.edits import (
+    Edit,
     Plan,
     PlanDraft,
     Summarize,
@@ -86,7 +94,7 @@ def _plan_repaired(
     closed, budget_notes = _escalate_to_budget(draft, setup)
     finished = finish_plan(closed, setup.thinking)
     unused = setup.settings.unused_option_notes(setup.policies, setup.budget)
-    policy_notes = _collect_policy_notes(setup.policies, history)
+    policy_notes = collect_policy_notes(setup, setup.policies, history, finished.edits)
     finished = structs.replace(
         finished,
         policy=setup.policy_label,
@@ -109,6 +117,18 @@ class PlanSetup(Struct, frozen=True):
     model: str
     scale: TokenWeights
     thinking: ThinkingRule
+
+    def escalation_steps(self, steps: tuple[PolicyStep, ...] = ESCALATION_STEPS) -> tuple[PolicyStep, ...]:
+        """Return the steps to fit the budget; if the policy `edit-history` keeps edits, reads go before them."""
+        keeps_edits = any(
+            policy_name(policy) == "edit-history" and getattr(policy, "keep_all_edits", None) is not False
+            for policy in self.policies
+        )
+        names = [name for name, _ in steps]
+        if keeps_edits and "batch-summary" in names:
+            first = names.index("batch-summary")
+            steps = (*steps[:first], ALL_READS_STEP, *steps[first:])
+        return self.settings.escalation_steps(steps)
 
 
 def resolve_plan_setup(history: History, policy: PolicyLike | None, options: PlanOptions) -> PlanSetup:
@@ -142,7 +162,7 @@ def _escalate_to_budget(draft: PlanDraft, setup: PlanSetup) -> tuple[PlanDraft, 
     closed = close_draft(draft, thinking)
     if budget is None or closed.tokens <= budget:
         return closed, ()
-    steps = setup.settings.escalation_steps()
+    steps = setup.escalation_steps()
     closed = escalate_to_budget(draft, steps, budget, thinking)
     if closed.tokens <= budget:
         return closed, ()
@@ -162,10 +182,13 @@ def _resolve_policies(policy: PolicyLike | None, chosen: Settings) -> tuple[list
     else:
         named = policy if isinstance(policy, Sequence) else [policy]
     policies: list[Policy] = []
+    base: list[PolicyStep] = []
     for one in named:
-        policies += make_step_policies(chosen.preset_steps(one)) if isinstance(one, str) else [one]
+        steps = chosen.preset_steps(one) if isinstance(one, str) else ()
+        policies += make_step_policies(steps) if isinstance(one, str) else [one]
+        base += steps
     labels = (chosen.current_name(one) if isinstance(one, str) else policy_name(one) for one in named)
-    return [*policies, *make_step_policies(chosen.option_steps())], "+".join(labels)
+    return [*policies, *make_step_policies(chosen.option_steps(base))], "+".join(labels)
 
 
 def _resolve_budget(chosen: Settings, label: str, model: str) -> int | None:
@@ -183,10 +206,15 @@ def default_budget(model: str) -> int:
     return int((known.window if known is not None else DEFAULT_CONTEXT_WINDOW) * DEFAULT_WINDOW_SHARE)
 
 
-def _collect_policy_notes(policies: Sequence[Policy], history: History) -> Iterator[str]:
-    """Yield the notes of policies, such as on calls that they excluded."""
-    for policy in policies:
-        notes: Callable[[History], tuple[str, ...]] | None = getattr(policy, "notes", None)
+def collect_policy_notes(
+    setup: PlanSetup, policies: Sequence[Policy], history: History, edits: Iterable[Edit]
+) -> Iterator[str]:
+    """Yield the notes of the policies that made the edits, such as on calls that they excluded."""
+    names = {edit.policy for edit in edits} - {policy_name(policy) for policy in policies}
+    steps = [(name, setup.settings.policies.get(name, {})) for name in names if name == "batch-summary"]
+    for policy in (*policies, *make_step_policies(steps)):
+        notes: Callable[[History], tuple[str, ...]] | None
+        notes = getattr(bind_policy(policy, setup.scale, setup.budget), "notes", None)
         yield from notes(history) if notes is not None else ()
 
 

@@ -102,6 +102,8 @@ GENTLE_STEPS: tuple[PolicyStep, ...] = (
     ("exchanges", {"pressure": 0.9, "max_exchanges_per_summary": 3}),
 )
 """Escalation steps that remove content that is rarely used again."""
+ALL_READS_STEP: PolicyStep = ("mask", {"categories": ("file_read",), "keep": 0})
+"""Escalation step that removes all reads before any edit, if the policy `edit-history` keeps the edits."""
 DECAY_STEPS: tuple[PolicyStep, ...] = (("decay", {"max_decay": 8}), ("decay", {"max_decay": 3}), *GENTLE_STEPS)
 """Escalation steps for a window: `decay` first, because it keeps recent content, which is often used again."""
 ESCALATION_STEPS: tuple[PolicyStep, ...] = (

@@ -3,7 +3,7 @@
 Every option has an environment variable. `THRESHER_EXCLUDE_TOOLS=Edit,Write` sets the option `exclude_tools`,
 `THRESHER_READS_MAX_FILE_READS=3` sets the option `max_file_reads` of the policy `reads`, and
 `THRESHER_THRESHOLDS_PATIENCE=2` sets a window's threshold `patience`. Options that belong to no policy and no threshold
-also accept the prefix `CLAUDIST_`. An empty value means not set; an invalid value is an error.
+also accept the prefix `CLAUDIST_`. An empty value means not set, `none` an empty list; an invalid value is an error.
 """
 
 import os
@@ -19,6 +19,7 @@ from thresher.budget.presets import ESCALATION_STEPS, PRESETS, PolicyStep
 from thresher.budget.thresholds import Thresholds
 from thresher.deprecation import rename_options, update_options
 from thresher.errors import OptionError, suggest_name
+from thresher.model.tool_catalog import INCLUDED_CATEGORIES
 from thresher.policies import Policy
 from thresher.policies.table import (
     RENAMED_POLICIES,
@@ -62,15 +63,18 @@ class Settings:
 
     def steps(self, preset: str) -> tuple[PolicyStep, ...]:
         """Return the steps of a preset or policy, with the steps that options add."""
-        return (*self.preset_steps(preset), *self.option_steps())
+        base = self.preset_steps(preset)
+        return (*base, *self.option_steps(base))
 
     def preset_steps(self, preset: str) -> tuple[PolicyStep, ...]:
         """Return the steps of a preset or policy, without those that an option disables or replaces."""
         return tuple(self._with_options(step) for step in self._filter_steps(self._expand_preset(preset)))
 
-    def option_steps(self) -> tuple[PolicyStep, ...]:
-        """Return the steps that options add to any policy."""
-        return tuple(self._with_options(step) for step in self._build_option_steps())
+    def option_steps(self, base: Iterable[PolicyStep] = ()) -> tuple[PolicyStep, ...]:
+        """Return the steps that options add to the steps of a policy; an option may instead change a step of `base`."""
+        names = {name for name, _ in base}
+        added = (step for step in self._build_option_steps() if step[0] != "subagents" or "subagents" not in names)
+        return tuple(self._with_options(step) for step in added)
 
     def escalation_steps(self, steps: tuple[PolicyStep, ...] = ESCALATION_STEPS) -> tuple[PolicyStep, ...]:
         """Return the steps to fit a budget, without those that an option disables."""
@@ -108,7 +112,8 @@ class Settings:
 
     def _with_options(self, step: PolicyStep) -> PolicyStep:
         name, options = step
-        return name, {**options, **self.policies.get(name, {})}
+        halves = self._subagent_options if name == "subagents" else {}
+        return name, {**options, **self.policies.get(name, {}), **halves}
 
     def _filter_steps(self, base: tuple[PolicyStep, ...], *, replaces: bool = True) -> tuple[PolicyStep, ...]:
         """Return the steps without those that an option disables; with `replaces`, also without replaced ones."""
@@ -116,9 +121,8 @@ class Settings:
         off = {
             "thinking": filters.get("exclude_thinking"),
             "reminders": filters.get("exclude_system_reminders"),
-            "subagents": self._excludes_subagents,
         }
-        failed = False in (filters.get("exclude_failed_tools"), filters.get("exclude_errors"))
+        failed = self._excludes_failed_tools is False
         return tuple(
             (name, options)
             for name, options in base
@@ -129,32 +133,45 @@ class Settings:
         )
 
     @property
-    def _excludes_subagents(self) -> bool | None:
-        values = (self.filters.get("exclude_subagent_calls"), self.filters.get("exclude_subagent_responses"))
-        return None if values == (None, None) else any(values)
+    def _subagent_options(self) -> dict[str, bool]:
+        """The options of the policy `subagents` that are set; each option sets one half, and the preset the other."""
+        given = {
+            "calls": self.filters.get("exclude_subagent_calls"),
+            "responses": self.filters.get("exclude_subagent_responses"),
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def _build_option_steps(self) -> list[PolicyStep]:
         given = self.filters.get
-        tools = {"names": given("exclude_tools") or (), "categories": given("exclude_tool_categories") or ()}
+        categories: tuple[str, ...] = self.filters.get("exclude_tool_categories") or ()
+        included = (narrower for category in categories for narrower in INCLUDED_CATEGORIES.get(category, ()))
+        tools = {
+            "names": given("exclude_tools") or (),
+            "categories": tuple(dict.fromkeys((*categories, *included))),
+        }
         only = given("exclude_tool_results_only") or given("exclude_tool_calls_only")
         if only and not any(tools.values()):
             tools = {"names": ("*",)}
-        subagents = {
-            "calls": bool(given("exclude_subagent_calls")),
-            "responses": bool(given("exclude_subagent_responses")),
-        }
+        subagents = {"calls": False, "responses": False, **self._subagent_options}
         every: list[tuple[Any, str, dict[str, Any]]] = [
             (given("exclude_thinking"), "thinking", {}),
             (given("exclude_system_reminders"), "reminders", {}),
-            (self._excludes_subagents, "subagents", subagents),
+            (any(subagents.values()), "subagents", subagents),
             (any(tools.values()), "tools", {**tools, "action": self._tool_action}),
-            (given("exclude_failed_tools") or given("exclude_errors"), "tools", {"failed": True}),
+            (self._excludes_failed_tools, "tools", {"failed": True}),
+            (given("exclude_errors"), "messages", {"api_errors": True}),
             (given("exclude_empty"), "messages", {"empty": True}),
             (given("exclude_roles"), "messages", {"roles": given("exclude_roles")}),
             (given("custom_patterns"), "messages", {"patterns": given("custom_patterns")}),
             (given("max_message_length"), "messages", {"longer_than": given("max_message_length")}),
         ]
         return [(name, options) for is_set, name, options in every if is_set]
+
+    @property
+    def _excludes_failed_tools(self) -> bool | None:
+        """The option for failed calls; if it is not set, the option for all errors."""
+        specific = self.filters.get("exclude_failed_tools")
+        return self.filters.get("exclude_errors") if specific is None else specific
 
     @property
     def _tool_action(self) -> str:
@@ -249,9 +266,10 @@ def _convert_option(name: str, value: Any, origin: str) -> Any:
 
 
 def _convert_value(hint: Any, value: Any, origin: str) -> Any:
-    """Convert a value to the type `hint`; a string for a tuple is split at commas."""
+    """Convert a value to the type `hint`; a string for a tuple is split at commas, `none` is empty."""
     if isinstance(value, str) and any(get_origin(kind) is tuple for kind in (hint, *get_args(hint))):
-        value = [word.strip() for word in value.split(",") if word.strip()]
+        words = [word.strip() for word in value.split(",") if word.strip()]
+        value = [] if [word.lower() for word in words] == ["none"] else words
     try:
         return convert(value.strip().lower() if _is_flag(hint, value) else value, hint, strict=False)
     except ValidationError as error:

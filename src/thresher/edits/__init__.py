@@ -18,9 +18,11 @@ from thresher.edits.plan import Plan, Refusal, build_plan, finish_plan
 from thresher.edits.repair_history import RepairError, RepairResult, repair
 from thresher.edits.truncate import (
     apply_elisions,
+    elide_arguments_to_limit,
     elide_further,
     elide_long_arguments,
     elide_to_limit,
+    find_json_strings,
     keep_head_and_tail,
 )
 
@@ -45,9 +47,11 @@ __all__ = [
     "build_plan",
     "check",
     "close_draft",
+    "elide_arguments_to_limit",
     "elide_further",
     "elide_long_arguments",
     "elide_to_limit",
+    "find_json_strings",
     "find_open_loop",
     "find_pins",
     "find_verified_placeholders",

@@ -192,10 +192,11 @@ class PlanDraft:
     def _placeholder_text(self, edit: Replace, place: Place, part: Part) -> str:
         message = self.history[place.message]
         partner = self._partners.get(place)
-        call = self.history.part(partner) if isinstance(part, ToolResult) and partner else None
-        label = describe_part(message, part, call if isinstance(call, ToolCall) else None)
+        paired = self.history.part(partner) if isinstance(part, ToolResult) and partner else None
+        call = paired if isinstance(paired, ToolCall) else None
+        label = describe_part(message, part, call)
         turn = self.history.turn(place.message)
-        text = format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note)
+        text = format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note, call=call)
         words = None if edit.removes_human_words else self.history.human_words.get(place)
         return text if words is None else add_kept_text(text, part_text(part)[slice(*words)])
 

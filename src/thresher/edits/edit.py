@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from thresher.model import Occurrence
 
-Pin = Literal["", "system", "injection", "current", "active"]
-"""Reason why a part is pinned: system text, injected context, the human's latest message, an active chain, or none."""
+Pin = Literal["", "system", "injection", "current", "active", "marked"]
+"""Reason why a part is pinned: system text, injected context, the human's latest message, an active chain, a mark of
+its tool or message, or none."""
 
 
 class Elision(NamedTuple):

@@ -6,6 +6,7 @@ from thresher.edits.edit import Drop, Edit, Pin, Replace, Summarize, Truncate
 from thresher.model import History, Message, Place, Summary, Text, Thinking, ToolResult, Unknown
 from thresher.model.context_marks import starts_with_mark
 from thresher.model.harness_text import declares_context, find_harness_offsets
+from thresher.model.keep_marks import find_kept_places
 from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import Part, part_text
 from thresher.model.turns import is_injected
@@ -31,7 +32,8 @@ def find_pins(history: History, placeholders: frozenset[Place] = frozenset()) ->
             thinking = [Place(index, j) for j, part in enumerate(history[index].parts) if isinstance(part, Thinking)]
             members = (chain.call, *thinking) if chain.result is None else (chain.call, chain.result, *thinking)
             pinned.update((place, "active") for place in members)
-    return pinned
+    marked: dict[Place, Pin] = dict.fromkeys(find_kept_places(history), "marked")
+    return marked | pinned
 
 
 def _find_injected_places(history: History) -> Iterator[Place]:

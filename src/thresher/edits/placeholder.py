@@ -12,6 +12,7 @@ from thresher.model import History, Image, Message, Part, Place, Summary, Text, 
 from thresher.model.jsontext import load_json_object
 from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import describe_tool_call
+from thresher.model.tool_outcomes import has_failed
 
 PLACEHOLDER_PREFIX = "[thresher "
 PLACEHOLDER_ARGUMENT = "removed"
@@ -77,9 +78,11 @@ def _claimed_placeholders(message: Message) -> tuple[tuple[int, str], ...]:
     return tuple([(j, id_) for j, part in enumerate(message.parts) if (id_ := get_placeholder_id(part))])
 
 
-def format_placeholder(short: str, label: str, part: Part, turn: int, note: str = "") -> str:
-    """Format the placeholder of one part."""
-    outcome = "failed" if isinstance(part, ToolResult) and part.is_error else ""
+def format_placeholder(
+    short: str, label: str, part: Part, turn: int, note: str = "", *, call: ToolCall | None = None
+) -> str:
+    """Format the placeholder of one part; `call` is the call that a result answers."""
+    outcome = "failed" if isinstance(part, ToolResult) and _has_failed(part, call) else ""
     words = (label, describe_size(part), outcome, f"turn {turn}" if turn else "", to_label_line(note, MAX_NOTE_LENGTH))
     return f"[thresher {short} · {' · '.join(word for word in words if word)}]"
 
@@ -87,6 +90,10 @@ def format_placeholder(short: str, label: str, part: Part, turn: int, note: str 
 def add_kept_text(placeholder: str, kept: str) -> str:
     """Append a text that stays, such as a person's words, to a placeholder."""
     return f"{placeholder}\n{strip_summary_end(kept).strip()}\n{SUMMARY_END}"
+
+
+def _has_failed(result: ToolResult, call: ToolCall | None) -> bool:
+    return result.is_error or (call is not None and has_failed(result, describe_tool_call(call)))
 
 
 def format_summary(short: str, label: str, text: str) -> str:

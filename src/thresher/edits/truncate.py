@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator
 from thresher.edits.edit import Elision
 from thresher.edits.placeholder import ID_SLOT
 from thresher.model.jsontext import load_json
+from thresher.model.text import find_even_length
 
 LINE_SNAP_DISTANCE = 80
 """Maximum distance, in characters, to move a boundary to the end of a line."""
 MIN_SAVING_DIVISOR = 10
 """Truncate only if the removed text is longer than one tenth of the text that stays."""
+MIN_STRING_CHARS = 100
+"""Characters that stay of each string in arguments, including the note."""
 _JOINERS = "\u200d\ufe0f\ufe0e"
 
 
@@ -160,31 +163,46 @@ _KEY = re.compile(r"\s*:")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
+def find_json_strings(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each string value in a JSON text, without its quotes; no names of fields."""
+    for found in _STRING.finditer(text):
+        if not _KEY.match(text, found.end()):
+            yield found.start() + 1, found.end() - 1
+
+
 def elide_long_arguments(arguments: str, limit: int) -> tuple[Elision, ...]:
-    """Return the spans to elide so that each string in a JSON text has about `limit` characters."""
+    """Return the spans to elide so that each string in a JSON text has at most `limit` characters, if notes fit."""
     gaps: list[Elision] = []
-    for found in _STRING.finditer(arguments):
-        inside = found.end() - found.start() - 2
-        if inside <= limit or _KEY.match(arguments, found.end()):
+    for first, end in find_json_strings(arguments):
+        if end - first <= limit:
             continue
-        note = f" … [thresher {ID_SLOT} · truncated: {inside:,} chars in total] … "
+        note = f" … [thresher {ID_SLOT} · truncated: {end - first:,} chars in total] … "
         room = max(0, limit - len(note)) // 2
-        start = _snap_before_escape(arguments, found.start() + 1, found.start() + 1 + room)
-        stop = _snap_before_escape(arguments, found.start() + 1, found.end() - 1 - room)
+        start = _snap_to_escape(arguments, first, first + room, -1)
+        stop = _snap_to_escape(arguments, first, end - room, 1)
         if stop - start > len(note):
             gaps.append(Elision(start, stop, note))
     return tuple(gaps)
 
 
-def _snap_before_escape(text: str, first: int, position: int) -> int:
-    """Move a position before an escape sequence or a combined character that it would split."""
+def _snap_to_escape(text: str, first: int, position: int, step: int) -> int:
+    """Move a position in the direction of `step` out of an escape sequence or a combined character."""
     before = max(first, position - 12)
     while before > first and text[before - 1] == "\\":
         before -= 1
     for escape in _ESCAPE.finditer(text, before, min(len(text), position + 12)):
         if escape.start() < position < escape.end():
-            return escape.start()
-    return _snap_to_character(text, position, -1)
+            return escape.start() if step < 0 else escape.end()
+    return _snap_to_character(text, position, step)
+
+
+def elide_arguments_to_limit(arguments: str, limit: int) -> tuple[Elision, ...]:
+    """Return the spans to elide so that arguments have at most `limit` characters, if strings of 100 permit it."""
+    lengths = [stop - start for start, stop in find_json_strings(arguments)]
+    excess = len(arguments) - limit
+    if excess <= 0 or not lengths:
+        return ()
+    return elide_long_arguments(arguments, max(MIN_STRING_CHARS, find_even_length(lengths, sum(lengths) - excess)))
 
 
 def is_still_json(before: str, after: str) -> bool:

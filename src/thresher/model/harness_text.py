@@ -93,6 +93,23 @@ CONTEXT_PHRASES: tuple[tuple[str, str | None], ...] = (
 )
 """Regexes that match at the start of declared context, each with its closing text."""
 
+ORPHAN_RESULT_LABEL = "[result of an unknown call]"
+"""Opening of a result without a call, which a repair wrote as text. With a tool: `[result of an unknown call of X]`."""
+_ORPHAN_LABEL = r"\[result of an unknown call of ([\w.-]{1,100})\]"
+
+
+def format_orphan_label(tool: str) -> str:
+    """Return the opening of a result without a call, with the tool if its name is known."""
+    label = f"{ORPHAN_RESULT_LABEL[:-1]} of {tool}]"
+    return label if _compile(_ORPHAN_LABEL).fullmatch(label) else ORPHAN_RESULT_LABEL
+
+
+def parse_orphan_label(text: str) -> str:
+    """Return the tool in the opening of a result without a call, or an empty string."""
+    found = _compile(_ORPHAN_LABEL).match(text)
+    return found[1] if found else ""
+
+
 HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
     # Claude Code: interruptions by a user or a hook, the text before a skill.
     (r"\[Request interrupted by user[^\]\n]{0,40}\]", None),
@@ -110,7 +127,7 @@ HARNESS_PHRASES: tuple[tuple[str, str | None], ...] = (
     (r"New instructions for task continuation:", None),
     # Thresher: placeholders and repair notes.
     (r"\[thresher t1:[0-9a-f]{16} · [^\n\[\]]{0,1000}\](?:\n(?:(?!\[/thresher\])[\s\S])*\[/thresher\])?", None),
-    (r"\[result of an unknown call\]", END_OF_MESSAGE),
+    (r"\[result of an unknown call(?: of [\w.-]{1,100})?\]", END_OF_MESSAGE),
     (r"\[another result of a call answered before\]", END_OF_MESSAGE),
     (r"\[earlier conversation not included\]", None),
     # opencode: text after a sub-agent, and before a file that the prompt names.

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0e-\x1b\x7f\u200e\u200f\u202a-\u202e\ud800-\udfff]")
 _JOINER = "\u200d"
@@ -48,3 +49,14 @@ def _is_inside_character(text: str, index: int) -> bool:
     after, before = text[index], text[index - 1]
     joined = _JOINER in (after, before) or ord(after) in _SKIN_TONES
     return joined or unicodedata.combining(after) > 0 or unicodedata.category(after) in ("Mn", "Me")
+
+
+def find_even_length(lengths: Sequence[int], room: int) -> int:
+    """Return the maximum length per text with which all texts fit; short texts leave room for longer ones."""
+    left = max(0, room)
+    for place, length in enumerate(sorted(lengths)):
+        even = left // (len(lengths) - place)
+        if length > even:
+            return even
+        left -= length
+    return max(lengths, default=0)

@@ -8,7 +8,7 @@ from thresher.model import History, Place, ToolCall, ToolChain, ToolResult
 from thresher.model.jsontext import load_json_object
 from thresher.model.text import to_printable_line
 from thresher.model.tool_calls import ToolCallDetails, describe_tool_call
-from thresher.model.tool_outcomes import ToolOutcome, parse_tool_outcome
+from thresher.model.tool_outcomes import COMMAND_CATEGORIES, ToolOutcome, parse_tool_outcome
 
 QUERY_KEYS = (
     "query", "queries", "search_query", "search_term", "searchTerm", "q", "pattern", "regex", "glob_pattern", "glob",
@@ -78,7 +78,9 @@ def parse_chain_action(
     result = history.part(chain.result) if chain.result is not None and is_visible else None
     tool_result = result if isinstance(result, ToolResult) else None
     outcome = parse_tool_outcome(
-        tool_result, is_command=bool(use.command) or use.category in ("execution", "file_edit")
+        tool_result,
+        is_command=bool(use.command) or use.category in COMMAND_CATEGORIES,
+        is_read=use.operation == "read",
     )
     return ChainAction(history.turn(chain.call.message), call, use, load_json_object(call.arguments), outcome)
 

@@ -135,7 +135,8 @@ TOOL_GROUPS: tuple[tuple[ToolKind, str], ...] = (
         " run_terminal_cmd run_terminal_command run_terminal_command_v2 run_in_terminal runinterminal"
         " terminal developer__shell computercontroller__automation_script powershell cmd mcp__acp__bash"
         " mcp__ide__executecode execute_ipython_cell run_ipython ipython python python_interpreter"
-        " code_interpreter js_repl run_notebook_cell runnotebookcell copilot_runinterminal bash_command",
+        " code_interpreter js_repl run_notebook_cell runnotebookcell copilot_runinterminal bash_command"
+        " executecode execute_code run_code",
     ),
     (
         # Tools that continue or inspect a running process.
@@ -218,17 +219,23 @@ TOOLS_BY_NAME: dict[str, ToolKind] = {name: tool for tool, names in TOOL_GROUPS 
 PLAN_APPROVAL_TOOLS = frozenset(("exitplanmode", "exit_plan_mode", "plan_exit", "exitspecmode"))
 """Tools that present a plan to a person, whose result is the person's decision."""
 
+INCLUDED_CATEGORIES: dict[str, tuple[ToolCategory, ...]] = {"analysis": ("subagent",), "project": ("plan",)}
+"""Narrower categories that the option `exclude_tool_categories` includes in a wider one."""
+
+GIT_TOOL = ToolKind("project")
 MCP_TOOL = ToolKind("mcp")
 UNKNOWN_TOOL = ToolKind("other")
 
 
 @lru_cache(maxsize=1024)
 def find_tool_kind(name: str) -> ToolKind:
-    """Return the kind of a tool by its name; an unknown name is an MCP tool if it looks like one."""
+    """Return the kind of a tool by its name; an unknown name is a git or an MCP tool if it looks like one."""
     lowered = name.lower().removeprefix("functions.")
     known = TOOLS_BY_NAME.get(lowered)
     if known is not None:
         return known
+    if lowered == "git" or lowered.startswith("git_"):
+        return GIT_TOOL
     return MCP_TOOL if _is_mcp_name(lowered) else UNKNOWN_TOOL
 
 

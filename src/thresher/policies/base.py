@@ -10,6 +10,7 @@ from thresher.errors import OptionError
 from thresher.model import History
 from thresher.model.tool_calls import ToolUse
 from thresher.model.tool_catalog import ToolCategory
+from thresher.model.tool_outcomes import has_failed
 
 Policy = Callable[[History], Iterable[Edit]]
 """A function from a history to proposed edits, or a frozen dataclass with `__call__`, whose fields are its options."""
@@ -68,5 +69,5 @@ def matches_any_glob(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def is_failed_call(link: ToolUse) -> bool:
-    """Return whether a call has an error or no result."""
-    return link.result is None or link.result.is_error
+    """Return whether a call has no result, or one that reports a failure, with or without an error flag."""
+    return link.result is None or has_failed(link.result, link.use)

@@ -18,9 +18,10 @@ from thresher.edits import Edit, Replace, Summarize
 from thresher.errors import OptionError
 from thresher.model import History, Message, Occurrence, Part, Place, Text, Thinking, ToolCall
 from thresher.model.human_words import ANSWERED_CATEGORIES
+from thresher.model.keep_marks import find_kept_places
 from thresher.model.message_cache import cached_per_message
 from thresher.model.one_liners import format_turn_range
-from thresher.model.text import count_with_noun
+from thresher.model.text import count_with_noun, to_printable_line
 from thresher.policies.base import check_count, check_words, matches_any_glob
 from thresher.policies.identifiers import IdentifierSelector, find_identifiers
 from thresher.policies.xml_tools import XmlChain, find_xml_chains
@@ -129,22 +130,23 @@ class SummarizeBatches:
 
     def notes(self, history: History) -> tuple[str, ...]:
         """Return a note on the excluded calls."""
-        counts: Counter[str] = Counter()
-        for (name, reason), times in self.count_excluded(history).items():
-            counts[name if reason == EXCLUDED_BY_NAME else reason] += times
+        counts = self.count_excluded(history)
         if not counts:
             return ()
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        tools = ", ".join(f"{word} {times}" for word, times in ordered)
+        reasons = {reason: "" if reason == EXCLUDED_BY_NAME else f" ({reason})" for _, reason in counts}
+        tools = ", ".join(f"{to_printable_line(name)} {times}{reasons[reason]}" for (name, reason), times in ordered)
         return (f"{POLICY_NAME} excluded {count_with_noun(counts.total(), 'call')}: {tools}",)
 
     def _find_old_calls(self, history: History) -> list[_OldCall]:
         end = len(history) - self.older_than
+        marked = find_kept_places(history)
         found: list[_OldCall] = []
         for link in history.links:
             call, result, active = link.chain
             if call.message < end and result is not None and not active:
                 exclusion = self._find_exclusion(history, link.call.name, link.use.category, call, result)
+                exclusion = "marked" if call in marked else exclusion
                 found.append(_OldCall(call, (result,), link.call.name, "", "call", exclusion))
         if self.xml:
             chains = (chain for chain in find_xml_chains(history) if chain.call.message < end)

@@ -29,8 +29,8 @@ MAX_HISTORY_CHARS = 1000
 class SummarizeOldEdits:
     """Summarize the old edits of each file as a list, in very long sessions."""
 
-    keep_all_edits: bool = True
-    """True if all edits stay until there are more than `compress_after`; False: old edits are always summarized."""
+    keep_all_edits: bool | None = None
+    """True if all edits stay; False: old edits are always summarized; None: if there are more than `compress_after`."""
     compress_after: int = 40
     """Number of edits above which a session counts as very long."""
     keep_newest: int = 10
@@ -43,7 +43,7 @@ class SummarizeOldEdits:
         """Propose one summary per file with several old edits, oldest first."""
         edits = (link for link in history.links if link.use.category == "file_edit")
         links = [link for link in edits if link.use.operation in CHANGE_OPERATIONS]
-        if self.keep_all_edits and len(links) <= self.compress_after:
+        if self.keep_all_edits or (self.keep_all_edits is None and len(links) <= self.compress_after):
             return
         old: dict[str, list[ToolUse]] = defaultdict(list)
         for link in links[: max(len(links) - self.keep_newest, 0)]:

@@ -30,7 +30,6 @@ from thresher.model.harness_text import extract_human_text
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import clip, count_with_noun, to_printable_line
 from thresher.model.tool_calls import ToolUse
-from thresher.model.tool_outcomes import parse_tool_outcome
 from thresher.policies.base import check_count, is_failed_call
 from thresher.policies.batch_summary import find_prompts, summarize_places
 from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
@@ -43,7 +42,11 @@ RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
 exchange stays, and the one before while the current prompt is unanswered. Above the third, only the current exchange
 stays, with the request and the answer of the one before while the current prompt is unanswered."""
 DEFAULT_KEPT_EXCHANGES = 2
-"""Number of exchanges that stay by default, including the current one."""
+"""Number of completed exchanges that stay by default, besides a current one that is not completed."""
+MAX_ORDINARY_EXCHANGES = 5
+"""Number of completed exchanges above which a conversation is long."""
+DEFAULT_PRESSURE = 0.65
+"""Assumed share of the window in use. Above it, only one completed exchange of a long conversation stays."""
 MAX_IMPORTANT_EXCHANGES = 2
 """Number of important old exchanges that stay if there is room."""
 MIN_KEPT_CALLS = 5
@@ -74,7 +77,7 @@ class SummarizeExchanges:
 
     keep: int | None = None
     """Number of exchanges to keep, including the current one and the newest one with an answer, which always stay;
-    None: depends on the pressure."""
+    None: depends on the pressure and the length."""
     pressure: float | None = None
     """Share of the window in use, from 0 to 1; None: computed from `budget`, or 0.65 without a budget."""
     summaries: bool = True
@@ -123,12 +126,12 @@ class SummarizeExchanges:
     def _pressure(self, history: History) -> float:
         if self.pressure is not None:
             return self.pressure
-        return self.scale.history(history) / self.budget if self.budget else (RELAXED_PRESSURE + STRICT_PRESSURE) / 2
+        return self.scale.history(history) / self.budget if self.budget else DEFAULT_PRESSURE
 
     def _choose_kept(self, history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> set[int]:
         """Return the indexes of exchanges that stay."""
         last = len(spans) - 1
-        level = self.keep if self.keep is not None else DEFAULT_KEPT_EXCHANGES if pressure <= STRICT_PRESSURE else 1
+        level = self.keep if self.keep is not None else _count_kept(history, spans, pressure)
         others = [n for n in range(last) if not spans[n].is_bridged]
         newest = _find_newest_answered(spans) if pressure <= EMERGENCY_PRESSURE else last
         kept = {last, newest} - {n for n in range(last) if spans[n].is_bridged}
@@ -249,6 +252,17 @@ def _is_bridge(part: Part) -> bool:
     return bool(get_placeholder_id(part)) and (" removed, " in label or " left out, " in label)
 
 
+def _count_kept(history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> int:
+    """Return the number of exchanges that stay, including the current one."""
+    if pressure > STRICT_PRESSURE:
+        return 1
+    last = history[-1]
+    is_open = last.role != "assistant" or any(last.calls)
+    completed = sum(not span.is_bridged for span in spans) - is_open
+    is_long = completed > MAX_ORDINARY_EXCHANGES and pressure > DEFAULT_PRESSURE
+    return (1 if is_long else DEFAULT_KEPT_EXCHANGES) + is_open
+
+
 def _choose_important(history: History, spans: Sequence[_ExchangeInfo], candidates: Sequence[int]) -> list[int]:
     """Return the exchanges whose best parts have the highest scores."""
     if len(candidates) <= MAX_IMPORTANT_EXCHANGES:
@@ -360,8 +374,7 @@ def _quote_prompt(history: History, prompt: int) -> str:
 
 
 def _describe_ending(link: ToolUse) -> str:
-    is_command = bool(link.use.command)
-    return "failed" if is_failed_call(link) or parse_tool_outcome(link.result, is_command=is_command).failed else "ok"
+    return "failed" if is_failed_call(link) else "ok"
 
 
 @lru_cache(maxsize=1024)

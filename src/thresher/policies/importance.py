@@ -28,7 +28,7 @@ from thresher.model import (
 from thresher.model.history import cached_per_history
 from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import ToolCallDetails, ToolUse
-from thresher.model.tool_outcomes import parse_tool_outcome
+from thresher.policies.base import is_failed_call
 
 KIND_WEIGHT, REQUEST_WEIGHT, RECENCY_WEIGHT, REFERENCES_WEIGHT, ERRORS_WEIGHT = 0.30, 0.25, 0.20, 0.15, 0.10
 """Weights of the five features; their sum is 1."""
@@ -194,18 +194,11 @@ def _score_errors(history: History) -> dict[Place, float]:
         if result is None or link.result is None:
             continue
         key = _retry_key(link)
-        if link.result.is_error or (link.use.command and _has_failed_exit(history[result.message])[result.part]):
+        if is_failed_call(link):
             scores[call] = scores[result] = 0.1 if key in succeeded else 1.0
         else:
             succeeded.add(key)
     return scores
-
-
-@cached_per_message
-def _has_failed_exit(message: Message) -> tuple[bool, ...]:
-    """Return for each part whether it is the output of a failed command."""
-    results = (isinstance(part, ToolResult) and parse_tool_outcome(part, is_command=True) for part in message.parts)
-    return tuple([bool(outcome and outcome.failed) for outcome in results])
 
 
 def _retry_key(link: ToolUse) -> tuple[str, str]:

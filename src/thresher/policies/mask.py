@@ -77,7 +77,7 @@ class MaskOldResults:
             return 0
         label = describe_part(history[place.message], result, link.call)
         id_ = short_id(history.occurrence(place).content)
-        text = format_placeholder(id_, label, result, history.turn(place.message))
+        text = format_placeholder(id_, label, result, history.turn(place.message), call=link.call)
         before = self.scale.parts(history[place.message])[place.part]
         return max(0, before - self.scale.part(replace_with_placeholder(result, text)))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from thresher.edits import Edit, Replace
 from thresher.edits.placeholder import MAX_PATH_LENGTH, to_label_line
+from thresher.errors import OptionError
 from thresher.model import History
 from thresher.model.line_extents import LineExtent
 from thresher.policies.base import check_count
@@ -18,19 +19,23 @@ from thresher.policies.file_accesses import FileAccesses, FileRead, collect_file
 
 REREAD_REASON = "re-read"
 STALE_REASON = "stale read"
+MIN_SAMPLED_READS = 6
+"""Number of reads from which reads between the first and the last stay, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeduplicateReads:
-    """Keep the first and the latest read of a file's lines, plus samples between them if there are many."""
+    """Keep the first and the latest read of a file's lines, plus samples between them from six reads on."""
 
     max_file_reads: int = 5
-    """Maximum number of reads of the same lines of which only the first and the last stay. More are sampled."""
-    samples: int = 3
-    """Number of evenly spaced other reads that also stay if there are more than `max_file_reads` reads."""
+    """Maximum number of full reads of the same lines; 1: only the latest."""
+    samples: int | None = None
+    """Maximum number of reads between the first and the last that stay; None: as many as `max_file_reads` permits."""
 
     def __post_init__(self) -> None:
-        check_count("reads", max_file_reads=self.max_file_reads, samples=self.samples)
+        check_count("reads", max_file_reads=self.max_file_reads, samples=self.samples or 0)
+        if self.max_file_reads == 0:
+            raise OptionError("policy `reads`: `max_file_reads` must be 1 or more, got 0; the latest read always stays")
 
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose placeholders for the other reads: duplicates first, then older states."""
@@ -40,7 +45,7 @@ class DeduplicateReads:
             groups[read.path, read.extent].append(read)
         proposals: list[tuple[int, Replace]] = []
         for reads in groups.values():
-            if len(reads) > 2:
+            if len(reads) > 1:
                 proposals += self._propose_placeholders(history, files, reads)
         proposals.sort(key=lambda pair: pair[0])
         for why in (REREAD_REASON, STALE_REASON):
@@ -68,16 +73,16 @@ class DeduplicateReads:
             yield read.order, Replace(history.occurrence(read.result_place), "reads", why, note=note)
 
 
-def choose_kept_reads(count: int, max_file_reads: int = 5, samples: int = 3) -> frozenset[int]:
-    """Return the indexes of the reads to keep."""
-    ends = {0, count - 1} if count else set()
-    if count <= max(max_file_reads, 2):
-        return frozenset(ends)
-    middle = range(1, count - 1)
-    if len(middle) <= samples:
+def choose_kept_reads(count: int, max_file_reads: int = 5, samples: int | None = None) -> frozenset[int]:
+    """Return the indexes of the reads to keep: at most `max_file_reads`."""
+    if max_file_reads == 1:
+        return frozenset(range(count)[-1:])
+    allowed = max_file_reads - 2 if samples is None else min(samples, max_file_reads - 2)
+    between = allowed if count >= MIN_SAMPLED_READS else 0
+    if count <= between + 2:
         return frozenset(range(count))
-    steps = samples + 1
-    return frozenset(ends | {(2 * step * (count - 1) + steps) // (2 * steps) for step in range(1, steps)})
+    steps = between + 1
+    return frozenset((2 * step * (count - 1) + steps) // (2 * steps) for step in range(steps + 1))
 
 
 def _describe_path(history: History, read: FileRead) -> str:

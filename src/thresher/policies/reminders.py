@@ -43,7 +43,7 @@ OPENING_PHRASES: tuple[tuple[str, HarnessTextKind], ...] = (
     (r"This session is being continued from a previous conversation", "summary"),
     (r"\[thresher t1:", "summary"),
     (r"\[earlier conversation not included\]", "summary"),
-    (r"\[(?:result of an unknown call|another result of a call answered before)\]", "work"),
+    (r"\[(?:result of an unknown call(?: of [\w.-]{1,100})?|another result of a call answered before)\]", "work"),
     (r"Another language model started to solve this problem", "summary"),
     (r"Base directory for this skill: ", "context"),
     (r"Called the \w+ tool with the following input:", "context"),

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from thresher.edits import Drop, Edit, Elision, Replace, Truncate
-from thresher.model import History, Place, Text
-from thresher.model.harness_text import find_harness_offsets
+from thresher.model import History, Place, Text, ToolResult
+from thresher.model.harness_text import find_harness_offsets, parse_orphan_label
 from thresher.model.message import Message
 from thresher.model.message_cache import cached_per_message
 from thresher.model.tool_calls import ToolUse
+from thresher.model.tool_catalog import find_tool_kind
+from thresher.model.turns import is_prompt
 from thresher.policies.tools import is_failed_or_interrupted
 
 POLICY_NAME = "subagents"
@@ -76,8 +78,9 @@ class DropSubagents:
                 removed |= ids
                 calls.add(link.chain.call)
         yield from self._edit_chains(history, calls, removed - kept, kept)
-        if self.responses and removed:
-            yield from _remove_notices(history, removed - kept)
+        if self.responses:
+            yield from _remove_unpaired_reports(history)
+            yield from _remove_notices(history, removed - kept) if removed else ()
 
     def _is_kept(self, link: ToolUse, ids: frozenset[str], reported: set[str]) -> bool:
         if link.chain.active or (self.keep_failed and _is_fruitless(link)):
@@ -103,6 +106,23 @@ class DropSubagents:
             yield Replace(history.occurrence(chain.call), POLICY_NAME, why)
         elif chain.result is not None:
             yield Replace(history.occurrence(chain.result), POLICY_NAME, why)
+
+
+def _remove_unpaired_reports(history: History) -> Iterator[Edit]:
+    """Drop the reports whose call is not in the history; a repair may have written them as text.
+
+    A report before the first prompt stays, because some APIs require that the user speaks first.
+    """
+    spoken = (i for i, message in enumerate(history.messages) if is_prompt(message) and message.text.strip())
+    first = next(spoken, len(history)) + 1
+    for i, message in enumerate(history.messages[first:], first):
+        for j, part in enumerate(message.parts):
+            if isinstance(part, Text) and message.role == "user" and message.author != "human":
+                name = parse_orphan_label(part.text)
+            else:
+                name = part.name if isinstance(part, ToolResult) and Place(i, j) in history.orphans else ""
+            if name and find_tool_kind(name).category == "subagent":
+                yield Drop(history.occurrence(Place(i, j)), POLICY_NAME, "report of a sub-agent", over="injection")
 
 
 def _agent_ids(link: ToolUse) -> frozenset[str]:

@@ -11,14 +11,25 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from thresher.deprecation import renamed_fields
-from thresher.edits import Drop, Edit, Elision, Replace, Summarize, Truncate, elide_long_arguments, elide_to_limit
+from thresher.edits import (
+    Drop,
+    Edit,
+    Elision,
+    Replace,
+    Summarize,
+    Truncate,
+    apply_elisions,
+    elide_long_arguments,
+    elide_to_limit,
+)
 from thresher.edits.placeholder import to_label_line as flat
 from thresher.edits.truncate import MIN_SAVING_DIVISOR
 from thresher.errors import OptionError
-from thresher.model import History, Message, Place, ToolCall, ToolChain, ToolResult
+from thresher.model import History, Message, Place, Text, ToolCall, ToolChain, ToolResult
 from thresher.model.human_words import ANSWERED_CATEGORIES
 from thresher.model.one_liners import describe_chain
 from thresher.model.tool_calls import ToolUse
+from thresher.model.tool_outcomes import has_failed
 from thresher.policies import base
 from thresher.policies.base import RENAMED_ACTIONS, TOOL_CATEGORIES, check_choice, check_count, check_words
 
@@ -118,7 +129,7 @@ class EditToolCalls:
                 note = "interrupted" if _is_interrupted(link) else ""
                 yield Replace(result, POLICY_NAME, why, note, removes_human_words=named)
             case "truncate" if link.result is not None and result is not None:
-                gaps = self._find_cuts(link.result.text)
+                gaps = self._find_result_cuts(link, link.result)
                 if gaps:
                     why = f"longer than {self._max_chars:,}"
                     yield Truncate(result, POLICY_NAME, why, gaps, removes_human_words=named)
@@ -127,11 +138,20 @@ class EditToolCalls:
     def _max_chars(self) -> int:
         return self.head + self.tail or self.limit
 
-    def _find_cuts(self, text: str) -> tuple[Elision, ...]:
+    def _find_result_cuts(self, link: ToolUse, result: ToolResult) -> tuple[Elision, ...]:
+        """Return the spans to elide; if the outcome selects calls, it must be recognizable in the text that stays."""
+        for tail in (0.5, 0.9):
+            gaps = self._find_cuts(result.text, tail)
+            after = ToolResult(result.call_id, (Text(apply_elisions(result.text, gaps)),), result.is_error)
+            if self.failed is None or has_failed(after, link.use) == base.is_failed_call(link):
+                return gaps
+        return ()
+
+    def _find_cuts(self, text: str, tail: float) -> tuple[Elision, ...]:
         """Return the spans to elide; with `head` and `tail`, a text may be up to a tenth too long."""
         ends = self.head + self.tail
         if not ends:
-            return elide_to_limit(text, self.limit)
+            return elide_to_limit(text, self.limit, tail=tail)
         if len(text) <= ends + ends // MIN_SAVING_DIVISOR:
             return ()
         return elide_to_limit(text, ends, tail=self.tail / ends)

@@ -13,6 +13,7 @@ from thresher.errors import OptionError
 from thresher.model import History, Occurrence
 from thresher.model.text import to_printable_line
 from thresher.model.tool_calls import ToolUse
+from thresher.model.tool_outcomes import has_failed
 from thresher.summarize.endpoint import Endpoint, SummaryError, ask_model
 from thresher.summarize.prompt import make_fence_mark, shorten_middle, strip_leading_thinking, wrap_in_marked_tags
 
@@ -85,7 +86,7 @@ def _format_chain(link: ToolUse) -> str:
     call = f"{to_printable_line(link.call.name)} {shorten_middle(link.call.arguments, MAX_SHOWN_CHARS // 2)}"
     if link.result is None:
         return f"{call}\n→ no result"
-    outcome = "failed: " if link.result.is_error else ""
+    outcome = "failed: " if has_failed(link.result, link.use) else ""
     return f"{call}\n→ {outcome}{shorten_middle(link.result.text, MAX_SHOWN_CHARS // 2)}"
 
 

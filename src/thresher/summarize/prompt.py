@@ -14,7 +14,7 @@ from typing import NamedTuple, assert_never
 
 from thresher.model import History, Image, Part, Place, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 from thresher.model.parts import part_text
-from thresher.model.text import clip, clip_path, to_printable_line
+from thresher.model.text import clip, clip_path, find_even_length, to_printable_line
 
 SUMMARY_SECTIONS = {
     "Goal": "what the human wants and the limits they set, in their own words where the words matter",
@@ -107,20 +107,9 @@ def format_prompt_conversation(history: History, places: Sequence[Place], room: 
     """Format parts of a history, each with a line that names its author, in at most `room` characters."""
     heads = [_format_part_heading(history, place) for place in places]
     texts = [_format_part(history.part(place)) for place in places]
-    cap = _find_even_length([len(text) for text in texts], room - sum(len(head) + 3 for head in heads))
+    cap = find_even_length([len(text) for text in texts], room - sum(len(head) + 3 for head in heads))
     parts = [f"{head}\n{shorten_middle(text, cap)}" for head, text in zip(heads, texts, strict=True)]
     return shorten_middle("\n\n".join(parts), room)
-
-
-def _find_even_length(lengths: Sequence[int], room: int) -> int:
-    """Return the maximum length per text with which all texts fit; short texts leave room for longer ones."""
-    left = max(0, room)
-    for place, length in enumerate(sorted(lengths)):
-        even = left // (len(lengths) - place)
-        if length > even:
-            return even
-        left -= length
-    return max(lengths, default=0)
 
 
 def _format_part_heading(history: History, place: Place) -> str:

@@ -57,7 +57,7 @@ def parse_read_result(link: ToolUse) -> SeenLines | None:
     if link.result is None or len(link.result.content) > 1:
         return None
     extent = parse_read_extent(link.call, link.use)
-    end = parse_tool_outcome(link.result, is_command=bool(link.use.command))
+    end = parse_tool_outcome(link.result, is_command=bool(link.use.command), is_read=True)
     if end.failed or extent.variant:
         return None
     text = _strip_wrappers(end.output.replace("\r\n", "\n"))

@@ -17,6 +17,7 @@ from thresher.edits.repair_history import RepairError
 from thresher.model import History, Message, ToolResult
 from thresher.model.context_marks import mark_messages
 from thresher.model.jsontext import canonical_json
+from thresher.model.keep_marks import MARK_FIELD, has_keep_mark
 from thresher.tokens import TokenWeights
 from thresher.window.ledger import EditsByTarget, ReplanRecord
 from thresher.window.request import WindowRequest, digest_row, is_self_contained
@@ -164,6 +165,11 @@ class WindowConversation:
             self.sent_messages.append(message)
         self.slots += range(start, len(self.received))
         return new
+
+    @property
+    def has_keep_marks(self) -> bool:
+        """True if a tool or a message is marked to stay."""
+        return f'"{MARK_FIELD}"' in self.prompt.tools or any(map(has_keep_mark, self.received))
 
     def build_request(self, request: WindowRequest) -> Any:
         """Return the value to send; this is the user's own object if nothing changes."""

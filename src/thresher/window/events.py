@@ -59,6 +59,7 @@ class WindowEvent(Struct, frozen=True, kw_only=True):
     rejected_edits: tuple[str, ...] = ()
     """Edits that a policy proposed and the plan rejected, with reasons."""
     notes: tuple[str, ...] = ()
+    """Notes of the policies, such as on the tools whose calls `batch-summary` excluded."""
 
     why = RenamedField("why", "reason")
     at = RenamedField("at", "time")

@@ -87,9 +87,9 @@ def shrink_to_target(
     context: ReplanContext, target: int, limit: int, edit_filter: EditFilter, *, fits: bool
 ) -> PlanDraft:
     """Shrink to `target` tokens with gentle edits. If the history does not fit `limit`, also use stronger edits."""
-    rule, settings = context.setup.thinking, context.setup.settings
+    rule, setup = context.setup.thinking, context.setup
     is_auto = context.setup.policy_label == AUTO_POLICY
-    gentle_steps = settings.escalation_steps(presets.DECAY_STEPS if is_auto else presets.GENTLE_STEPS)
+    gentle_steps = setup.escalation_steps(presets.DECAY_STEPS if is_auto else presets.GENTLE_STEPS)
     oversized = truncate_oversized_results(context, target, limit)
     draft = context.draft_with([*oversized, *_propose_new_edits(context, edit_filter)])
 
@@ -107,7 +107,7 @@ def shrink_to_target(
         return _exclude_summarized(context, edit)
 
     shrunk = escalate_to_budget(draft, gentle_steps, target, rule, shape=shape_gently)
-    hard_target, all_steps = int(limit * HARD_TARGET_SHARE), settings.escalation_steps()
+    hard_target, all_steps = int(limit * HARD_TARGET_SHARE), setup.escalation_steps()
     if not fits and shrunk.tokens > limit * HARD_TARGET_SHARE:
         # Leave room for more calls: otherwise each of them would need another replan.
         smaller = escalate_to_budget(draft, all_steps, hard_target, rule, shape=shape)

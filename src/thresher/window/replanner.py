@@ -4,7 +4,7 @@
 conversations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from threading import RLock
 from typing import Unpack
@@ -12,14 +12,15 @@ from typing import Unpack
 from msgspec import structs
 
 from thresher.budget.escalation import build_budget_error
-from thresher.budget.fitting import default_budget, resolve_plan_setup, store_removed_parts
+from thresher.budget.fitting import collect_policy_notes, default_budget, resolve_plan_setup, store_removed_parts
 from thresher.budget.options import PlanOptions
 from thresher.budget.thresholds import Thresholds
-from thresher.edits import ThinkingRule, finish_plan
+from thresher.edits import Edit, ThinkingRule, finish_plan
 from thresher.errors import OptionError
 from thresher.model import History
 from thresher.model.turns import is_prompt
 from thresher.policies import PolicyLike
+from thresher.policies.table import policy_name
 from thresher.store import ContentStore, StoreError, default_content_store
 from thresher.window.cache_state import MAX_CONVERSATIONS, PromptCacheTracker
 from thresher.window.conversation import NewContent, WindowConversation, repair_if_possible
@@ -247,11 +248,22 @@ class Replanner:
         self._summary_jobs.request_missing(history, structs.replace(plan, edits=tuple(after.edits.values())))
         change = EXTERNAL_REPLAN
         if is_own:
+            plan = structs.replace(plan, notes=(*plan.notes, *self._collect_notes(conversation, history, added)))
             change = AppliedReplan(decision.trigger, decision.reason, plan, added)
         cost = prices.request_cost(after.tokens, self._cached_tokens(after, now))
         cost -= prices.request_cost(conversation.tokens, cached)
         self._event_log.report_replan(change, conversation, after, cost, prices.read)
         return after
+
+    def _collect_notes(
+        self, conversation: WindowConversation, history: History, edits: Sequence[Edit]
+    ) -> tuple[str, ...]:
+        """Return the notes of the policies that made the edits."""
+        age = choose_protected_age(conversation, self.budget, self._thresholds)
+        policies = select_window_policies(self._setup.policy_label, self._setup.policies, age)
+        names = {edit.policy for edit in edits}
+        used = [policy for policy in policies if policy_name(policy) in names]
+        return tuple(collect_policy_notes(self._setup, used, history, edits))
 
     def _report_overflow(self, conversation: WindowConversation, limit: int, *, tried: bool) -> None:
         """Report that no legal request fits, or raise `BudgetError` if `on_overflow` is `"raise"`."""

@@ -17,6 +17,7 @@ from thresher.dialects import emit, parse
 from thresher.dialects.table import find_vendor_dialect, get_native_dialect
 from thresher.errors import OptionError
 from thresher.model import History, Message, Session
+from thresher.model.keep_marks import strip_keep_marks
 from thresher.policies import PolicyLike
 from thresher.summarize import SummaryRequest
 from thresher.tokens import token_weights_for
@@ -140,6 +141,8 @@ class Window(Replanner):
         # Keep only the digests: the user's value and rows may be large.
         self._request = structs.replace(request, value=None, rows=())
         value = conversation.build_request(request)
+        if conversation.has_keep_marks:
+            value = strip_keep_marks(value, request.dialect.messages_field)
         dialect = request.dialect
         if dialect.request_thinking_drop is not None and self._thinking_rule == "drop_block" and conversation.edits:
             value = dialect.request_thinking_drop(value) or value

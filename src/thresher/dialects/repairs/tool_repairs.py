@@ -15,11 +15,11 @@ from thresher.dialects.repairs.workspace import (
     replace_draft_parts,
 )
 from thresher.model import Message, Place, VendorExtras
+from thresher.model.harness_text import format_orphan_label
 from thresher.model.parts import Part, Text, Thinking, ToolCall, ToolResult, Unknown
 
 INTERRUPTED = "Error: interrupted, no result was recorded"
 """Text of an added result. Dialects without an error flag add the prefix `Error:` to a text that lacks it."""
-ORPHAN_RESULT_LABEL = "[result of an unknown call]"
 REPEATED_RESULT_LABEL = "[another result of a call answered before]"
 MAX_CALL_ID_LENGTH = 40
 """Maximum length of an id that all APIs accept."""
@@ -40,7 +40,7 @@ def repair_misplaced_parts(workspace: RepairWorkspace, violations: Sequence[Viol
         elif isinstance(part, ToolResult) and place in history_index.call_by_result:
             calls.add(history_index.call_by_result[place].message)
         elif isinstance(part, ToolResult):
-            new[place] = convert_result_to_text(part, ORPHAN_RESULT_LABEL)
+            new[place] = convert_result_to_text(part, format_orphan_label(part.name))
     if not new:
         gather_results(workspace, history_index, calls)
         return
@@ -57,9 +57,8 @@ def convert_unmatched_results(workspace: RepairWorkspace, violations: Sequence[V
     for place in _places(violations):
         part = workspace.part(place)
         if isinstance(part, ToolResult):
-            new[place] = convert_result_to_text(
-                part, REPEATED_RESULT_LABEL if place in repeats else ORPHAN_RESULT_LABEL
-            )
+            label = REPEATED_RESULT_LABEL if place in repeats else format_orphan_label(part.name)
+            new[place] = convert_result_to_text(part, label)
     workspace.record_repairs(violations, "written as text: no open call matches")
     _move_to_user_role(workspace, new)
     workspace.replace_parts(new)

@@ -31,6 +31,7 @@ from thresher.memory.ingest.memory_tools import (
 from thresher.memory.ingest.secret_names import is_secret_name
 from thresher.memory.records import ExclusionReason
 from thresher.model import Message, Summary, Text, Thinking, ToolCall, ToolResult
+from thresher.model.api_errors import is_error_notice, starts_like_error_notice
 from thresher.model.harness_text import find_harness_spans
 from thresher.model.human_words import find_human_words
 from thresher.model.jsontext import load_json
@@ -279,34 +280,18 @@ def _classify_harness_text(text: str) -> ExclusionReason:
     return next((reason for reason, prefixes in _HARNESS_PREFIXES if beginning.startswith(prefixes)), "harness")
 
 
-_RESETS = r"(?: [∙·|] ?[^\n]{0,120})?"
 _NOISE: tuple[tuple[re.Pattern[str], ExclusionReason], ...] = (
-    (
-        re.compile(
-            r"API Error(?: \([^()\n]{1,120}\))?(?::? \d{3})?[:.]?"
-            r"(?: ?\{.*\}| (?:Rate limit(?: exceeded| reached)?|Overloaded|Connection (?:error|closed)|terminated"
-            r"|Request (?:timed out|was aborted)|Internal server error)[.!]?)?" + _RESETS,
-            re.DOTALL,
-        ),
-        "error",
-    ),
-    (
-        re.compile(
-            r"(?:Limit reached(?: for [\w.:-]{1,40})?"
-            r"|(?:Claude usage|Claude AI usage|\d{1,2}-hour|Weekly|Session|Opus|Sonnet) limit reached"
-            r"|You've (?:hit|reached) your (?:[\w-]{1,20} )?limit)[.!]?(?:\|\d+| Your limit will reset [^\n]{1,120})?"
-            + _RESETS
-        ),
-        "error",
-    ),
     (
         re.compile(r"New environment(?: (?:detected|created|started|ready|initialized))?[.:!]?(?: [/~]\S{0,300})?"),
         "harness",
     ),
     (re.compile(r"<ide_\w{1,40}(?:\s[^<>]*)?>"), "editor"),
     (re.compile(r"</?bash-\w{1,40}(?:\s[^<>]*)?>"), "command"),
+    (re.compile(r"<bash-(\d{1,20})>(?:(?!</bash-\1>)[\s\S])*(?:</bash-\1>)?"), "command"),
     (re.compile(r"/[a-z][a-z0-9_-]{1,40}(?::[a-z0-9_-]{1,40})?"), "command"),
     (re.compile(r"</?(?:\w+:)?(?:function_calls|invoke|parameter)\b[^<>]*>"), "syntax"),
+    # The end of a call whose start is missing. Before a closing tag in a sentence is a space or a quotation mark.
+    (re.compile(r"(?:(?!<(?:\w{1,20}:)?(?:invoke|function_calls)\b)[\s\S])*[^ \t\"'`]</invoke>"), "syntax"),
 )
 """Patterns for texts that are noise if the complete text matches, for any author."""
 _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
@@ -314,19 +299,17 @@ _NOISE_BEGINS = ("API Error", "Claude", "New environment", "<", "/", "You've ")
 
 def _classify_noise(text: str) -> ExclusionReason:
     text = text.strip()
-    if not text.startswith(_NOISE_BEGINS) and "imit reached" not in text[:60]:
+    may_match = text.startswith(_NOISE_BEGINS) or text.endswith("</invoke>") or "imit reached" in text[:60]
+    if not may_match:
         return ""
+    if is_error_notice(text):
+        return "error"
     return next((reason for pattern, reason in _NOISE if pattern.fullmatch(text)), "")
-
-
-_FAILED = re.compile(
-    r"\s*(?:API Error|Prompt is too long|Credit balance|[^\n]{0,80}\b(?:limit|error|API key|login)\b)", re.I
-)
 
 
 def _classify_failure(text: str) -> ExclusionReason:
     """Classify harness text that replaces a model's answer, usually because a request failed."""
-    return "error" if _FAILED.match(text) else "harness"
+    return "error" if starts_like_error_notice(text) else "harness"
 
 
 _OPENING = re.compile(

@@ -8,7 +8,7 @@ of parallel calls are on separate lines. They become one message, as in the API 
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from thresher.dialects.anthropic.codec import NATIVE_EXTRAS, infer_anthropic_role, parse_anthropic_block
 from thresher.dialects.content import infer_message_author
@@ -22,6 +22,7 @@ from thresher.transcripts.claude_code.records import (
     ClaudeMessage,
     ClaudeNode,
     ClaudeRecord,
+    ClaudeResultNote,
     ClaudeUsage,
     ResultBlock,
     TextBlock,
@@ -32,6 +33,7 @@ from thresher.transcripts.claude_code.records import (
 from thresher.transcripts.coerce import as_text
 from thresher.transcripts.source import SourceFile
 
+AGENT_TOOL_NAME = "Task"
 _NOT_ERROR_EXTRAS = VendorExtras(NATIVE_EXTRAS.format, '{"is_error":false}')
 
 
@@ -54,8 +56,12 @@ def build_claude_messages(nodes: Sequence[ClaudeNode], source: SourceFile) -> tu
     """Convert records to messages, and merge the records of the same message. Keep the order."""
     drafts: list[_MessageDraft] = []
     by_id: dict[str, _MessageDraft] = {}
+    calls: set[str] = set()
     for node in nodes:
         wire, parts = _parse_node(node, source)
+        calls.update(part.id for part in parts if type(part) is ToolCall)
+        if isinstance(node.row.toolUseResult, ClaudeResultNote) and node.row.toolUseResult.has_agent_metrics:
+            parts = [_name_agent_report(part, calls) for part in parts]
         key = wire.id if node.row.type == "assistant" else None
         draft = by_id.get(key) if type(key) is str else None
         if draft is None and drafts and _has_only_results(parts) and _has_only_results(drafts[-1].parts):
@@ -72,6 +78,13 @@ def build_claude_messages(nodes: Sequence[ClaudeNode], source: SourceFile) -> tu
             draft.usages.append(wire.usage)
     file = source.file
     return tuple([_build_message(draft, file) for draft in drafts])
+
+
+def _name_agent_report(part: Part, calls: set[str]) -> Part:
+    """Name the tool in the report of a sub-agent whose call is not in the transcript."""
+    if not isinstance(part, ToolResult) or part.call_id in calls:
+        return part
+    return structs.replace(part, name=AGENT_TOOL_NAME)
 
 
 def _has_only_results(parts: list[Part]) -> bool:

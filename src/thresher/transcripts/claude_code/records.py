@@ -107,6 +107,14 @@ class ClaudeResultNote(Struct, gc=False):
 
     agentId: Any = None
     persistedOutputPath: Any = None
+    totalDurationMs: Any = None
+    totalTokens: Any = None
+    totalToolUseCount: Any = None
+
+    @property
+    def has_agent_metrics(self) -> bool:
+        """True if the result is the report of a sub-agent; no other result has these three figures."""
+        return all(type(count) is int for count in (self.totalDurationMs, self.totalTokens, self.totalToolUseCount))
 
 
 class ProgressMessage(Struct, gc=False):
