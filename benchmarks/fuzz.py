@@ -88,10 +88,21 @@ def exercise(path: Path, limits: ReadLimits | None = None, format: str | None = 
     """Read a file and inspect the whole result; a rejected file is fine, any other exception is a finding."""
     try:
         sessions = thresher.read_all(path, limits=limits, format=format)
-    except thresher.ThresherError:
+    except thresher.ThresherError as error:
+        _raise_unforeseen(error)
         return
     for session in sessions:
         _touch_session(session)
+
+
+FORESEEN = (thresher.ThresherError, OSError, sqlite3.Error, RecursionError, UnicodeDecodeError)
+
+
+def _raise_unforeseen(error: thresher.ThresherError) -> None:
+    """Raise the failure of a reader that `read_all` converted into a `ReadError`: it is a finding."""
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, FORESEEN):
+        raise cause
 
 
 def _touch_session(session: thresher.Session) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from msgspec import structs
 from talks import PROJECT, Talk
 
-from thresher.model import History
+from thresher.model import History, Message, Session, Text, ToolCall, ToolResult
 from thresher.render.timeline import changelog_markdown, changelog_value, escape_markdown, file_event_lines, files_lines
 from thresher.timeline import Timeline, build_changelog
 
@@ -102,3 +102,12 @@ def test_transcript_text_controls_neither_terminal_nor_markdown() -> None:
 
 def test_markdown_escapes_text_and_keeps_code() -> None:
     assert escape_markdown("a_b `x<y>` <b> [l](u) __init__") == r"a_b `x<y>` \<b> \[l\](u) \_\_init\_\_"
+
+
+def test_a_call_in_a_message_of_any_role_is_listed() -> None:
+    """A broken history may hold a call in a user message."""
+    call = ToolCall("call_1", "Write", '{"file_path": "/x/a.py", "content": "hi"}')
+    result = Message("tool", (ToolResult("call_1", (Text("ok"),)),), "tool")
+    messages = (Message("user", (Text("Please do it."), call)), result)
+    timeline = Timeline(Session("generic", "one", "one.json", (History(messages),)))
+    assert [(event.path, event.operation) for event in timeline.events()] == [("/x/a.py", "write")]

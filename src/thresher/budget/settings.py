@@ -36,7 +36,7 @@ ENVIRONMENT_PREFIXES = ("CLAUDIST_", "THRESHER_")
 ENVIRONMENT_ALIASES = {"FILTER_PRESET": "POLICY"}
 IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 """Variables that are accepted for compatibility and have no effect."""
-NON_OPTION_VARIABLES = frozenset({"HOME", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
+NON_OPTION_VARIABLES = frozenset({"HOME", "MAX_UNPACKED_MB", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Variables that have one of the prefixes but do not set an option."""
 SETTINGS_FILE = "thresher.toml"
 TABLE_OPTIONS = ("policies", "presets", "thresholds")

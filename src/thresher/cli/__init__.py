@@ -5,6 +5,7 @@ Exit codes: 0 for success, 1 for a problem or no result, 2 for invalid usage.
 
 import sys
 from importlib import import_module
+from io import StringIO
 
 import click
 
@@ -107,13 +108,30 @@ def cli(context: click.Context, as_json: bool) -> None:
         show_overview(as_json=as_json)
 
 
+def _print_error(error: click.ClickException | ThresherError) -> None:
+    from thresher.cli.common import warn
+
+    if isinstance(error, ThresherError):
+        warn(f"thresher: {error}")
+    else:
+        shown = StringIO()
+        error.show(shown)
+        warn(shown.getvalue().rstrip("\n"))
+
+
 def main() -> None:
     """Run the command line. Print an error as one message, without a traceback, and exit with a code."""
     try:
-        cli()
+        code = cli(standalone_mode=False)
+    except click.ClickException as error:
+        _print_error(error)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(1)
     except ThresherError as error:
-        click.echo(f"thresher: {error}", err=True)
+        _print_error(error)
         sys.exit(2 if isinstance(error, OptionError) else 1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,13 +1,15 @@
 """`thresher check`: validate a conversation against the rules of an API."""
 
+from shlex import quote
 from typing import Any
 
 import click
 
-from thresher.cli.common import print_output, program_name
+from thresher.cli.common import print_output, print_text, program_name
 from thresher.cli.options import json_option, option, source_options
 from thresher.cli.sources import SessionSources, session_dialect
 from thresher.edits import Violation, check
+from thresher.render.text import strip_control_codes
 from thresher.transcripts import format_names
 
 MAX_SHOWN_VIOLATIONS = 20
@@ -60,11 +62,11 @@ def _violation_value(violation: Violation) -> dict[str, Any]:
 
 def _print_violations(violations: tuple[Violation, ...], dialects: str, file: str) -> None:
     if not violations:
-        click.echo(f"legal for {dialects}")
+        print_text(f"legal for {dialects}")
         return
     for one in violations[:MAX_SHOWN_VIOLATIONS]:
         part = "" if one.part is None else f", part {one.part + 1}"
-        click.echo(f"{one.dialect}: message {one.message + 1}{part}: {one.detail}  [{one.rule}: {one.documented}]")
+        print_text(f"{one.dialect}: message {one.message + 1}{part}: {one.detail}  [{one.rule}: {one.documented}]")
     if len(violations) > MAX_SHOWN_VIOLATIONS:
-        click.echo(f"and {len(violations) - MAX_SHOWN_VIOLATIONS} more (--json lists all)")
-    click.echo(f"To repair it: {program_name()} fit {file} --policy none -o repaired.json")
+        print_text(f"and {len(violations) - MAX_SHOWN_VIOLATIONS} more (--json lists all)")
+    print_text(f"To repair it: {program_name()} fit {quote(strip_control_codes(file))} --policy none -o repaired.json")

@@ -1,4 +1,8 @@
-"""Output and progress, shared by all commands."""
+"""Output and progress, shared by all commands.
+
+Everything that a command prints goes through this module, which makes it safe for a terminal: ids, names, titles and
+messages come from transcripts and other files. Control codes are removed, and brackets are never parsed as markup.
+"""
 
 import os
 import shutil
@@ -12,9 +16,10 @@ import click
 
 from thresher.errors import ConvertError, OptionError
 from thresher.model.jsontext import dump_json
+from thresher.render.text import escape_json_controls, strip_control_codes
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderResult
     from rich.progress import Progress, TaskID
     from rich.text import Text
 
@@ -48,7 +53,39 @@ def print_json(value: Any) -> None:
     import json
 
     text = json.dumps(value, indent=2, ensure_ascii=False) if sys.stdout.isatty() else dump_json(value)
-    click.echo(text.encode("utf-8", "replace"))
+    click.echo(escape_json_controls(text).encode("utf-8", "replace"))
+
+
+def print_text(text: str, *, to_stderr: bool = False) -> None:
+    """Print text and a line break, without control codes."""
+    click.echo(strip_control_codes(text).encode("utf-8", "replace"), err=to_stderr)
+
+
+def print_content(text: str) -> None:
+    """Print the content of a file or of a part: unchanged in a pipe, and without control codes on a terminal."""
+    content = strip_control_codes(text).encode() if sys.stdout.isatty() else text.encode("utf-8", "surrogatepass")
+    click.echo(content, nl=False)
+
+
+class SafeRenderable:
+    """A value to print with rich, without the control codes in its text. Rich adds the codes for styles later."""
+
+    def __init__(self, value: "RenderableType") -> None:
+        """Wrap the value."""
+        self.value = value
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """Yield the value's segments with safe text."""
+        for segment in console.render(self.value, options):
+            yield segment if segment.control else segment._replace(text=strip_control_codes(segment.text))
+
+
+class SafeRenderHook:
+    """A hook of rich that makes everything safe that a console prints."""
+
+    def process_renderables(self, renderables: "list[ConsoleRenderable]") -> "list[ConsoleRenderable]":
+        """Wrap each value."""
+        return [SafeRenderable(value) for value in renderables]
 
 
 def make_console() -> "Console":
@@ -56,7 +93,9 @@ def make_console() -> "Console":
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
-    return Console(width=width, highlight=False, soft_wrap=False)
+    console = Console(width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    console.push_render_hook(SafeRenderHook())  # type: ignore[arg-type]  # rich declares a base class, and is imported late
+    return console
 
 
 def print_renderables(pieces: "Iterable[RenderableType]") -> None:
@@ -68,18 +107,19 @@ def print_renderables(pieces: "Iterable[RenderableType]") -> None:
 
 def print_hint(text: str) -> None:
     """Print a line in the dim style of a hint."""
-    make_console().print(text, style="dim", markup=False)
+    make_console().print(text, style="dim")
 
 
 def warn(text: str) -> None:
     """Print a line on standard error."""
-    click.echo(text, err=True)
+    print_text(text, to_stderr=True)
 
 
 def print_lines(lines: "Iterable[StyledLine]") -> None:
     """Print lines with color on a terminal. In a pipe, print plain text and skip the slow import of `rich`."""
     if not sys.stdout.isatty():
-        click.echo("".join(f"{line.text}\n" for line in lines).encode("utf-8", "replace"), nl=False)
+        rows = "".join(f"{line.text}\n" for line in lines)
+        click.echo(strip_control_codes(rows).encode("utf-8", "replace"), nl=False)
         return
     from rich.text import Text
 

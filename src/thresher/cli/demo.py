@@ -71,10 +71,10 @@ def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults"
     limits = f"--sessions {MAX_SESSIONS} --messages {MAX_MESSAGES} --no-sync"
     search = f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
     agents = len({row.agent for row in rows})
-    console.print(f"Wrote sample sessions of {agents} agents to {folder}\n", markup=False, soft_wrap=True)
+    console.print(f"Wrote sample sessions of {agents} agents to {folder}\n", soft_wrap=True)
     console.print(session_table(rows, console.width))
     console.print("\nSearching the sample sessions (kept apart from yours):", style="bold")
-    console.print(f"  {search}\n", markup=False, soft_wrap=True)
+    console.print(f"  {search}\n", soft_wrap=True)
     print_lines(search_result_lines(results, program=program, where=f" --source {quote(str(folder))}"))
     longest = quote(max(rows, key=lambda row: row.messages).file)
     console.print("\nNext, on the longest sample session:", style="bold")
@@ -83,7 +83,7 @@ def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults"
         f"  {program} fit {longest} --budget 1k",
         f"  {program} convert {longest} --to openai-chat",
     ):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     console.print("\nThen, on your own sessions:", style="bold")
-    console.print(f"  {program}                  overview of this machine", markup=False, soft_wrap=True)
-    console.print(f"  {program} search WORDS     find a session by its text", markup=False, soft_wrap=True)
+    console.print(f"  {program}                  overview of this machine", soft_wrap=True)
+    console.print(f"  {program} search WORDS     find a session by its text", soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from thresher.cli.common import print_output, print_result, warn
+from thresher.cli.common import print_content, print_output, print_result, warn
 from thresher.cli.options import json_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
@@ -78,7 +78,7 @@ def _print_state(state: "FileState", *, as_json: bool) -> None:
     if as_json:
         print_output(file_state_value(state))
     elif state.text is not None:
-        _print_text(state.text)
+        print_content(state.text)
     elif state.exact:
         warn(f"the file does not exist after turn {state.turn}")
     _report_gaps([state])
@@ -94,18 +94,8 @@ def _print_diff(timeline: "Timeline", path: str, until: int | None, *, as_json: 
         rows = [{"path": s.path, "turn": s.turn, "exact": s.exact, "gaps": list(s.gaps), "diff": d} for s, d in both]
         print_output(rows[0] if path else {"files": rows})
     else:
-        _print_text("".join(diffs))
+        print_content("".join(diffs))
     _report_gaps(states)
-
-
-def _print_text(text: str) -> None:
-    """Print a text unchanged in a pipe, and without control codes on a terminal."""
-    from thresher.render.text import strip_control_codes
-
-    if sys.stdout.isatty():
-        click.echo(strip_control_codes(text), nl=False)
-    else:
-        click.echo(text.encode("utf-8", "surrogatepass"), nl=False)
 
 
 def _report_gaps(states: "list[FileState]") -> None:

@@ -8,13 +8,14 @@ import click
 from msgspec import structs
 
 from thresher.budget import PRESETS, FitResult, fit_with_plan, plan
-from thresher.cli.common import print_hint, print_output, print_renderables, warn, write_output_file
+from thresher.cli.common import print_hint, print_output, print_renderables, print_text, warn, write_output_file
 from thresher.cli.options import json_option, option, output_option, source_options, whole_option
 from thresher.cli.sources import SessionSources, session_dialect
 from thresher.dialects import emit_with_losses
 from thresher.edits import Plan
 from thresher.model import Session
 from thresher.model.jsontext import dump_json
+from thresher.render.text import escape_json_controls
 from thresher.transcripts import TranscriptFormat, find_format, format_names
 
 TEXT_TARGET = "text"
@@ -90,7 +91,7 @@ def fit_command(
     else:
         if explain:
             warn(fit_plan.explain())
-        click.echo(value if isinstance(value, str) else dump_json(value).encode("utf-8", "replace"))
+        print_text(value if isinstance(value, str) else escape_json_controls(dump_json(value)))
 
 
 def _default_target(session: Session) -> str:

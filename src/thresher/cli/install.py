@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from thresher.cli.common import print_output, program_name, warn
+from thresher.cli.common import print_output, print_text, program_name, warn
 from thresher.cli.options import json_option, option
 from thresher.serve.config_edits import SERVER_NAME
 from thresher.serve.config_writing import write_config_change
@@ -93,7 +93,7 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
     else:
         lines = _format_outcome(row, change, backup, again, project=project is not None)
     for line in lines:
-        click.echo(line.encode("utf-8", "replace"))
+        print_text(line)
 
 
 def find_mcp_server_command() -> tuple[str, ...]:
@@ -118,11 +118,11 @@ def _print_manual_steps(
     if as_json:
         print_output(value | {"problem": str(error)})
     elif remove:
-        click.echo(f"Remove `{SERVER_NAME}` from `{row.servers_key}` in that file by hand.")
+        print_text(f"Remove `{SERVER_NAME}` from `{row.servers_key}` in that file by hand.")
     else:
         entry = format_server_entry(row, Path(value["file"]), value["entry"])
-        click.echo(f"Add `{SERVER_NAME}` to `{row.servers_key}` in that file by hand:\n\n{entry}")
-        click.echo(f"To check that it works: {row.check_command}")
+        print_text(f"Add `{SERVER_NAME}` to `{row.servers_key}` in that file by hand:\n\n{entry}")
+        print_text(f"To check that it works: {row.check_command}")
 
 
 def _format_outcome(

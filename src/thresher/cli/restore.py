@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from thresher.budget import restore
-from thresher.cli.common import print_output, write_output_file
+from thresher.cli.common import print_content, print_output, write_output_file
 from thresher.cli.options import json_option, output_option
 
 
@@ -31,4 +31,4 @@ def restore_command(part_id: str, output: Path | None, as_json: bool) -> None:
     if as_json:
         print_output({"id": part_id, "text": None if output else text, "output": str(output) if output else None})
     elif output is None:
-        click.echo(text.encode("utf-8", "surrogatepass"), nl=False)
+        print_content(text)

@@ -46,7 +46,7 @@ def sessions_command(
         if messages and not problems:
             print_hint("Some files have problems: `--problems` prints them.")
         for message in messages if problems else ():
-            console.print(message, markup=False, style="yellow")
+            console.print(message, style="yellow")
     else:
         make_console().print(
             "No sessions found. `thresher sessions PATH` reads other folders; `thresher demo` writes sample sessions."

@@ -14,6 +14,7 @@ from thresher.cli.common import (
     exit_on_interrupt,
     print_output,
     print_renderables,
+    print_text,
     progress_bar,
     warn,
     write_output_file,
@@ -134,16 +135,16 @@ def _report_result(tuned: "TuningResult", prices: str, output: Path, *, force: b
     if not as_json:
         print_renderables(render.tune_tables(tuned))
         if toml:
-            click.echo(f"\n{toml}")  # without the console, which would wrap lines that users paste
+            print_text(f"\n{toml}")  # without the console, which would wrap lines that users paste
     backup, error = _write_settings(output, toml) if is_written else (None, None)
     if as_json:
         print_output(render.tune_value(tuned, prices) | {"written": str(output) if is_written and not error else None})
     if error is not None:
         raise error
     if is_same:
-        click.echo(render.file_unchanged_notice(output), err=as_json)
+        print_text(render.file_unchanged_notice(output), to_stderr=as_json)
     elif is_written:
-        click.echo(render.file_written_notice(tuned, output, backup), err=as_json)
+        print_text(render.file_written_notice(tuned, output, backup), to_stderr=as_json)
     elif is_wanted:
         warn(f"thresher: {render.file_kept_notice(output)}")
     return is_wanted and not is_written

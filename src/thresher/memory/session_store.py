@@ -119,6 +119,22 @@ class SessionStore:
         messages keeps its old version, marked as gone, and the current one is stored separately. `same` contains ids of
         unchanged sessions that were not read.
         """
+        try:
+            return self._record(known, sessions, parts, grown=grown, same=same)
+        except BaseException:
+            # The archive undoes the file. The index cannot, so it returns to its last commit and catches up again.
+            self._discard_index()
+            raise
+
+    def _record(
+        self,
+        known: SourceRecord,
+        sessions: Sequence[PreparedSession],
+        parts: Sequence[SourceRecord],
+        *,
+        grown: bool,
+        same: Collection[str],
+    ) -> IngestCounts:
         index = self._writable_index()
         keys: dict[int, int] = {}
         forgotten: set[int] = set()
@@ -148,6 +164,12 @@ class SessionStore:
             self._commit(index)
             self._commit_after = min(2 * self._commit_after, self._commit_most)
         return IngestCounts(new_messages, len(forgotten))
+
+    def _discard_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        self._index = None
+        self._is_caught_up = False
 
     def _index_session(self, index: TantivyIndex, prepared: PreparedSession, placed: PlacedSession) -> None:
         """Add the documents of new blocks to the index."""

@@ -20,7 +20,7 @@ from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
 from thresher.memory.results import Excerpt, RecallResult, SearchHit, SearchResults, SessionHit
 from thresher.render.recall_markers import CLOSING_TAG, format_opening_tag, neutralize_tags
 from thresher.render.session_names import abbreviate_home, shorten_session_ids, to_single_line
-from thresher.render.text import format_byte_size, format_count, plural, shorten, strip_control_codes
+from thresher.render.text import format_byte_size, format_count, format_local_time, plural, shorten, strip_control_codes
 
 LONGEST_TITLE = 100
 
@@ -117,7 +117,7 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
     bar = (" | ", "dim")
     place = (abbreviate_home(shorten(session.project, 200)) or "(no folder)", "bold cyan")
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
-    facts += [bar, (_format_local_minute(session.time), "")] if session.time else []
+    facts += [bar, (format_local_time(session.time), "")] if session.time else []
     facts += [bar, (f"sub-agent of {shorten_session_ids([session.parent])[0]}", "")] if session.parent else []
     facts += [bar, ("from the archive: the file is gone", "yellow")] if session.gone else []
     yield StyledLine(tuple(facts))
@@ -237,7 +237,7 @@ def _label(hit: SearchHit) -> str:
 
 def _citation(excerpt: Excerpt) -> StyledLine:
     line = f"line {excerpt.line}" if excerpt.line else ""
-    time = _format_local_minute(excerpt.time) if excerpt.time else ""
+    time = format_local_time(excerpt.time) if excerpt.time else ""
     facts = " · ".join(filter(None, (line, _label(excerpt), time)))
     return StyledLine(((f"[{excerpt.at}] ", "bold"), (facts, "dim")))
 
@@ -327,7 +327,7 @@ def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[Styl
     for session, name in zip(sessions, names, strict=True):
         time = session.ended or session.started
         project = abbreviate_home(shorten(redact(session.project), 60))
-        details = [_format_local_minute(time) if time else "", plural(session.messages, "message"), project]
+        details = [format_local_time(time) if time else "", plural(session.messages, "message"), project]
         facts = f"  {session.agent}  {'  '.join(filter(None, details))}"
         title = shorten(redact(session.title), 60)
         yield StyledLine(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hanging_indent=2)
@@ -346,11 +346,6 @@ def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Itera
     for line in lines:
         yield StyledLine(((neutralize_tags(line.text), ""),))
     yield _styled_line(CLOSING_TAG)
-
-
-def _format_local_minute(time: datetime) -> str:
-    """Format a time in the local time zone, to the minute."""
-    return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _iso(time: datetime | None) -> str | None:

@@ -41,11 +41,11 @@ def _message_lines(message: Message) -> Iterator[str]:
             case ToolCall():
                 use = describe_tool_call(part)
                 target = use.command or use.path or use.intent or part.arguments
-                yield f"▸ {part.name} {strip_control_codes(target)}".rstrip()
+                yield strip_control_codes(f"▸ {part.name} {target}").rstrip()
             case ToolResult():
                 mark = "✗" if part.is_error else "←"
                 yield f"{mark} {strip_control_codes(part.text.strip()) or '(nothing)'}"
             case Image():
-                yield f"[image {part.media_type or part.url}]"
+                yield strip_control_codes(f"[image {part.media_type or part.url}]")
             case Unknown():
-                yield f"[{part.kind or 'unknown part'}]"
+                yield strip_control_codes(f"[{part.kind or 'unknown part'}]")

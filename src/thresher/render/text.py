@@ -1,17 +1,30 @@
 """Formatting of numbers and sizes, and shortening and sanitizing of text."""
 
+import json
 import re
+from datetime import datetime
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
     # Characters that change the writing direction: with them, a line can display other text than it contains.
-    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+    # Tags and line separators are invisible, or break a line.
+    r"|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\U000e0000-\U000e007f]"
 )
+_JSON_CONTROL = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\U000e0000-\U000e007f]")
+"""The characters of `_CONTROL` that JSON text may contain."""
 
 
 def strip_control_codes(text: str) -> str:
-    """Remove terminal codes, and replace characters that UTF-8 cannot encode."""
+    """Make text safe for a terminal: remove its codes, and replace characters that UTF-8 cannot encode.
+
+    This is the only function for that purpose. `thresher.cli.common` applies it to everything that a command prints.
+    """
     return _CONTROL.sub("", text).encode("utf-8", "replace").decode()
+
+
+def escape_json_controls(text: str) -> str:
+    """Make JSON text safe for a terminal, without changing the value: escape the characters that control one."""
+    return _JSON_CONTROL.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def shorten(text: str, width: int) -> str:
@@ -23,6 +36,15 @@ def shorten(text: str, width: int) -> str:
 def format_count(number: int) -> str:
     """Format a number with thousands separators."""
     return f"{number:,}"
+
+
+def format_local_time(time: datetime, pattern: str = "%Y-%m-%d %H:%M") -> str:
+    """Format a time in the local time zone, or in its own zone if the local calendar cannot represent it."""
+    try:
+        local = time.astimezone()
+    except (OverflowError, ValueError, OSError):
+        local = time
+    return f"{local:{pattern}}"
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 from thresher.model.text import clip_path
 from thresher.render.memory import StyledLine
-from thresher.render.text import plural, shorten, strip_control_codes
+from thresher.render.text import format_local_time, plural, shorten, strip_control_codes
 from thresher.timeline.path_index import relative_to_folder
 from thresher.timeline.records import Changelog, ChangelogEntry, FileActivity, FileChangelog, FileEvent, FileState
 
@@ -180,7 +180,7 @@ def _describe_operations(entries: Sequence[ChangelogEntry]) -> str:
 
 
 def _day(time: datetime | None) -> str:
-    return f"{time.astimezone():%Y-%m-%d}" if time else ""
+    return format_local_time(time, "%Y-%m-%d") if time else ""
 
 
 def escape_markdown(text: str) -> str:

@@ -23,14 +23,18 @@ _OMISSION = re.compile(
     r"|\[\.\.\. ?truncated|\[truncated|output truncated|^\.\.\. ?\[\d+ ",
     re.IGNORECASE | re.MULTILINE,
 )
-_CUT_LINE = re.compile(r"(?:\.\.\. ?\[truncated\]|\.\.\. \(line truncated[^)\n]*\)|\[line truncated\])$", re.MULTILINE)
-_END_NOTICE = re.compile(r"\n*\(End of file[^\n]*\)\s*\Z")
-_MORE_NOTICE = re.compile(
-    r"\n*(?:\(Output capped[^\n]*\)|\(File has more lines[^\n]*\)|\(Showing lines[^\n]*\)|\[\d+ more lines?[^\n]*\]"
-    r"|\.\.\. \(\d+ more lines[^\n]*\)|\[Showing lines [^\n]*\])\s*\Z"
+_CUT_LINE = re.compile(
+    r"(?:\.\.\. ?\[truncated\]|\.\.\. \(line truncated[^)\n]{0,200}\)|\[line truncated\])$", re.MULTILINE
 )
+_END_NOTICE = re.compile(r"\(End of file")
+_MORE_NOTICES = {
+    ")": re.compile(r"\((?:Output capped|File has more lines|Showing lines)|\.\.\. \(\d{1,9} more lines"),
+    "]": re.compile(r"\[(?:\d{1,9} more line|Showing lines )"),
+}
+"""Starts of a notice in the last line, by the last character of that line."""
 _WINDOW = re.compile(
-    r"\[File: [^\n]* \((\d+) lines? total\)\]\n(?:\(\d+ more lines? above\)\n)?((?:\d{1,9}:[^\n]*(?:\n|\Z))+)"
+    r"\[File: [^\n]{0,4096} \((\d{1,9}) lines? total\)\]\n(?:\(\d+ more lines? above\)\n)?"
+    r"((?:\d{1,9}:[^\n]*(?:\n|\Z))+)"
 )
 """The part of the open file that SWE-agent shows."""
 _EMPTY = re.compile(r"\A\s*(?:<system-reminder>)?Warning: the file exists but the contents are empty")
@@ -93,26 +97,51 @@ def parse_edit_snippet(text: str) -> SeenLines | None:
 
 def _strip_wrappers(text: str) -> str:
     """Remove reminders after the file and tags around it. Return an empty text for a folder."""
-    while text.rstrip().endswith("</system-reminder>"):
-        text = text[: max(text.rfind("<system-reminder>"), 0)].rstrip("\n")
+    end = len(text)
+    while text.endswith("</system-reminder>", 0, stop := _find_content_end(text, end)):
+        end = _find_content_end(text, max(text.rfind("<system-reminder>", 0, stop), 0), "\n")
+    text = text[:end]
     wrapped = _WRAPPER.match(text)
     if wrapped is None:
         return text
     return wrapped[3] if wrapped[1] in (None, "file") else ""
 
 
+def _find_content_end(text: str, end: int, blank: str | None = None) -> int:
+    """Return where the trailing white space before `end` begins. It copies a little text at a time."""
+    while end:
+        start = max(0, end - 4096)
+        tail = text[start:end].rstrip(blank)
+        if tail:
+            return start + len(tail)
+        end = start
+    return 0
+
+
+def _find_notices(text: str) -> tuple[int, int]:
+    """Return where the content ends before a notice that the file ends, or that it continues; -1 if there is none."""
+    stop = _find_content_end(text, len(text))
+    line = text.rfind("\n", 0, stop) + 1
+    closing = text[stop - 1 : stop]
+    ended = _END_NOTICE.search(text, line, stop) if closing == ")" else None
+    more = _MORE_NOTICES[closing].search(text, line, stop) if closing in _MORE_NOTICES and ended is None else None
+    end, continuation = (
+        _find_content_end(text, match.start(), "\n") if match is not None else -1 for match in (ended, more)
+    )
+    return end, continuation
+
+
 def _lines(text: str, extent: LineExtent, *, is_command: bool, counts: bool) -> SeenLines | None:
-    ended = _END_NOTICE.search(text)
-    more = _MORE_NOTICE.search(text) if ended is None else None
-    footer = ended or more
-    rows = (text[: footer.start()] if footer else text).split("\n")
+    end, continuation = _find_notices(text)
+    footer = max(end, continuation)
+    rows = (text if footer < 0 else text[:footer]).split("\n")
     if is_command and rows[-1] == "":
         rows = rows[:-1]
     numbered = _strip_numbers(rows) if rows and (counts or not is_command) else None
     if numbered is not None and numbered[0] != extent.first_line:
         numbered = None  # the numbers are part of the file
     first, rows = numbered or (extent.first_line, rows)
-    at_end = ended is not None or (more is None and _reaches_end(rows, extent))
+    at_end = end >= 0 or (continuation < 0 and _reaches_end(rows, extent))
     if at_end and rows[-1:] == [""]:  # the final line end, numbered like a line
         return SeenLines(first, "".join(f"{row}\n" for row in rows[:-1]), reaches_end=True)
     return SeenLines(first, "".join(f"{row}\n" for row in rows), reaches_end=at_end)

@@ -109,10 +109,10 @@ def _reasons(messages: Sequence[Message]) -> dict[Place, str]:
     for number, message in enumerate(messages):
         if is_prompt(message):
             reason = ""
-        for index, part in enumerate(message.parts if message.role == "assistant" else ()):
-            if isinstance(part, Text) and part.text.strip():
+        for index, part in enumerate(message.parts):
+            if isinstance(part, Text) and message.role == "assistant" and part.text.strip():
                 reason = _last_paragraph(part.text)
-            elif isinstance(part, ToolCall):
+            elif isinstance(part, ToolCall):  # in a broken history, of any role
                 reasons[Place(number, index)] = reason
     return reasons
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 from msgspec import Struct
 
 from thresher.model import AbandonedBranch, History, Message, Problem, Session, Usage
-from thresher.transcripts.coerce import as_dict, count_at
+from thresher.transcripts.coerce import as_dict, bounded_time, count_at
 from thresher.transcripts.source import SourceFile
 
 MAX_TITLE_CHARS = 120
@@ -69,20 +69,24 @@ class TranscriptFormat(Struct, frozen=True):
     The reader of a format with this function reads only the sessions that `source.is_wanted` accepts. A format
     without databases has None.
     """
+    owns_line: Callable[[Any], bool] = lambda _row: False
+    """Return whether a decoded line is a record of this format, for line-based formats.
+
+    If another format owns a few lines of a file, the other lines decide how the file is read.
+    """
     kind: Literal["transcript"] = "transcript"
 
 
 def parse_time(value: Any) -> datetime | None:
     """Parse ISO 8601 text, or a number of seconds or milliseconds since 1970. Return None for any other value.
 
-    The result has a time zone, which is UTC if the text has none.
+    The result has a time zone, which is UTC if the text has none. A time that some time zone cannot represent is None.
     """
     try:
         if isinstance(value, str):
-            time = datetime.fromisoformat(value)
-            return time if time.tzinfo else time.replace(tzinfo=UTC)
+            return bounded_time(datetime.fromisoformat(value))
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+            return bounded_time(datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC))
     except (ValueError, OverflowError, OSError):
         pass
     return None

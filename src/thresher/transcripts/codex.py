@@ -284,6 +284,10 @@ def _sniff(source: SourceFile) -> int:
     return 0
 
 
+def _owns_line(row: Any) -> bool:
+    return isinstance(row, dict) and "payload" in row and isinstance(row.get("type"), str)
+
+
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """Return the folders below `CODEX_HOME` or `~/.codex`. Codex compresses the files of old threads."""
     root = Path(environment.get("CODEX_HOME") or home / ".codex")
@@ -304,4 +308,5 @@ FORMAT = TranscriptFormat(
     layouts="rollouts of all versions, plain or `.zst`",
     holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
     seen="0.140 to 0.142, 0.166",
+    owns_line=_owns_line,
 )

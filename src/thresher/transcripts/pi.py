@@ -31,6 +31,10 @@ from thresher.transcripts.content import mark_carried, result_content, unknown_p
 from thresher.transcripts.source import SourceFile
 
 NAME = "pi"
+ENTRY_TYPES = (
+    *("session", "session_info", "message", "custom", "custom_message", "compaction", "branch_summary", "label"),
+    *("model_change", "thinking_level_change"),
+)
 
 
 class PiRecord(Struct, gc=False):
@@ -214,6 +218,10 @@ def _sniff(source: SourceFile) -> int:
     return 3 if isinstance(first, dict) and first.get("type") == "session" and "cwd" in first else 0
 
 
+def _owns_line(row: Any) -> bool:
+    return isinstance(row, dict) and row.get("type") in ENTRY_TYPES and ("parentId" in row or "cwd" in row)
+
+
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """Return the session folder below `PI_CODING_AGENT_DIR` or `~/.pi/agent`."""
     root = Path(environment.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
@@ -230,4 +238,5 @@ FORMAT = TranscriptFormat(
     layouts="session files of versions 1 to 3",
     holds=("thinking", "forks", "usage", "times", "edits", "rewinds", "compactions"),
     seen="files of version 1 to 3",
+    owns_line=_owns_line,
 )

@@ -1,7 +1,9 @@
 """Detect the format of a file, and read the sessions in it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,10 @@ from msgspec.structs import replace
 from thresher.dialects.base import Dialect
 from thresher.dialects.extras import is_nonconforming_message
 from thresher.dialects.intake import detect_dialect
-from thresher.errors import FormatError, ReadError, UnknownFormatError
+from thresher.errors import FormatError, ReadError, ThresherError, UnknownFormatError
 from thresher.model import Problem, Session
 from thresher.transcripts.base import TranscriptFormat, title_from_prompt
-from thresher.transcripts.source import ReadLimits, SourceFile
+from thresher.transcripts.source import CachedIterable, ReadLimits, SourceFile
 from thresher.transcripts.table import SourceFormat, find_format, format_names, transcript_formats
 
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
@@ -57,11 +59,9 @@ def read_all(
 ) -> list[Session]:
     """Read all sessions in any agent's file. From a database, read only the sessions whose ids `is_wanted` accepts."""
     source = SourceFile(Path(path), limits, is_wanted)
-    chosen = find_format(format) if format else _detect_format(source)
-    try:
-        return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _read_dialect_sessions(source, chosen)
-    except RecursionError as error:
-        raise ReadError(f"`{source.path}` contains values that are nested too deeply") from error
+    with _translate_failures(source.path):
+        chosen = find_format(format) if format else _detect_format(source)
+        return _with_foreign_lines(source, chosen, _read_sessions(source, chosen))
 
 
 def list_session_versions(path: str | os.PathLike[str], *, format: str | None = None) -> Mapping[str, str] | None:
@@ -69,8 +69,25 @@ def list_session_versions(path: str | os.PathLike[str], *, format: str | None = 
     source = SourceFile(Path(path))
     if not source.is_database:
         return None
-    chosen = find_format(format) if format else _detect_format(source)
-    return chosen.listed(source) if isinstance(chosen, TranscriptFormat) and chosen.listed else None
+    with _translate_failures(source.path):
+        chosen = find_format(format) if format else _detect_format(source)
+        return chosen.listed(source) if isinstance(chosen, TranscriptFormat) and chosen.listed else None
+
+
+@contextmanager
+def _translate_failures(path: Path) -> Iterator[None]:
+    """Convert every failure of a reader into `ReadError`, so that a command that reads many files reads the others."""
+    try:
+        yield
+    except (ThresherError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise ReadError(f"`{path}` contains values that are nested too deeply") from error
+    except OSError as error:
+        raise ReadError(f"`{path}` cannot be read: {error.strerror or error}") from error
+    except Exception as error:
+        what = f"its reader failed with {type(error).__name__}: {error}"
+        raise ReadError(f"`{path}` cannot be read: {what}; please report this problem") from error
 
 
 def sniff(what: Any) -> str | None:
@@ -84,7 +101,49 @@ def sniff(what: Any) -> str | None:
     return dialect.name if dialect else None
 
 
+def _read_sessions(source: SourceFile, chosen: SourceFormat) -> list[Session]:
+    return chosen.read(source) if isinstance(chosen, TranscriptFormat) else _read_dialect_sessions(source, chosen)
+
+
+def _with_foreign_lines(source: SourceFile, chosen: SourceFormat, sessions: list[Session]) -> list[Session]:
+    """Report the first lines that are records of another format than the one with which the file was read."""
+    if not sessions or source.is_database or source.document is not None:
+        return sessions
+    owns = chosen.owns_line if isinstance(chosen, TranscriptFormat) else lambda _row: False
+    foreign = (name for row in source.head if not owns(row) for name in _line_owners(row)[:1])
+    owners = Counter(name for name in foreign if name != chosen.name)
+    problems = tuple(
+        Problem(f"{count} of the first lines are records of `{name}`", f"read as `{chosen.name}`", source.file)
+        for name, count in owners.items()
+    )
+    return [replace(sessions[0], problems=(*sessions[0].problems, *problems)), *sessions[1:]] if problems else sessions
+
+
+def _line_owners(row: Any) -> list[str]:
+    return [candidate.name for candidate in transcript_formats() if candidate.owns_line(row)]
+
+
 def _detect_format(source: SourceFile) -> SourceFormat:
+    """Detect the format by the first lines, without lines of a format that owns less than half of them."""
+    if source.is_database or source.document is not None:
+        return _detect_by_head(source)
+    rows = list(source.head)
+    with suppress(UnknownFormatError):
+        first = _detect_by_head(source)
+        if isinstance(first, TranscriptFormat) and all(map(first.owns_line, rows)):
+            return first  # without an import of all other formats
+    owners = [_line_owners(row) for row in rows]
+    counts = Counter(name for names in owners for name in names)
+    rest = [row for row, names in zip(rows, owners, strict=True) if not names or 2 * counts[names[0]] >= len(rows)]
+    if rest and len(rest) < len(rows):
+        majority = source.copy_for_session()
+        majority.head = CachedIterable(iter(rest))
+        with suppress(UnknownFormatError):
+            return _detect_by_head(majority)
+    return _detect_by_head(source)
+
+
+def _detect_by_head(source: SourceFile) -> SourceFormat:
     best, best_score = None, 0
     for candidate in transcript_formats():
         score = candidate.sniff(source)
@@ -103,6 +162,8 @@ def _explain_unknown_format(source: SourceFile) -> str:
         return "is empty"
     if source.is_database and not source.tables:
         return "is a database that cannot be read: it is damaged or empty; get a complete copy"
+    if source.document is None and source.document_problems:
+        return "; ".join(f"cannot be read as a document: {problem.what}" for problem in source.document_problems)
     _, first = next(source.copy_for_session().lines(), (0, b""))
     if source.document is None and not list(source.head) and first.lstrip()[:1] in (b"{", b"["):
         return "begins like JSON, but is truncated or damaged; get a complete copy"

@@ -6,11 +6,12 @@ continues with the next line. Only a file that cannot be opened raises an error.
 
 import io
 import json
+import os
 import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from copy import copy
 from functools import cached_property
 from math import isfinite
@@ -19,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
-from thresher.errors import ReadError
+from thresher.errors import OptionError, ReadError
 from thresher.model import Problem, SourceLocation
 from thresher.model.jsontext import load_json
 
@@ -30,6 +31,9 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEAD_LINES = 12
 MEBIBYTE = 1 << 20
+UNPACKED_VARIABLE = "THRESHER_MAX_UNPACKED_MB"
+BYTES_PER_VALUE = 64
+"""Estimated memory of a small decoded value, such as an empty list."""
 BLOCK_BYTES = 1 << 18  # larger blocks are slower: the system supplies new memory pages for each one
 _NON_SPACE = re.compile(r"\S")
 _SURROGATE_ESCAPES = re.compile(r"(\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|\\ud[89a-f][0-9a-f]{2}")
@@ -41,8 +45,16 @@ class ReadLimits(msgspec.Struct, frozen=True):
 
     line: int = 64 * MEBIBYTE
     """Maximum bytes of a line. Longer lines are skipped."""
-    unpacked: int = 4096 * MEBIBYTE
-    """Maximum decompressed bytes of a compressed file. The reader ignores the rest."""
+    unpacked: int = msgspec.field(default_factory=lambda: _default_unpacked(os.environ))
+    """Maximum decompressed bytes of a compressed file. The reader ignores the rest. The default is 1 GiB, or the number
+    of MiB in the environment variable `THRESHER_MAX_UNPACKED_MB`."""
+
+
+def _default_unpacked(environment: Mapping[str, str]) -> int:
+    value = environment.get(UNPACKED_VARIABLE) or "1024"
+    if not (value.isascii() and value.isdigit() and int(value)):
+        raise OptionError(f"{UNPACKED_VARIABLE} must be a number of MiB above 0, such as 4096; got `{value}`")
+    return int(value) * MEBIBYTE
 
 
 class CachedIterable:
@@ -83,7 +95,11 @@ class SourceFile:
         self.limits = limits or ReadLimits()
         self.is_wanted = is_wanted or (lambda _: True)
         self.problems: list[Problem] = []
-        self._document_problems: list[Problem] = []
+        self.document_problems: list[Problem] = []
+        """Problems found while decoding `document`."""
+        self._is_cut_off = False
+        self._is_only_line = False
+        """True if the first line is the whole file, and valid JSON."""
         self._decompression_errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 
     def copy_for_session(self) -> "SourceFile":
@@ -110,21 +126,22 @@ class SourceFile:
             warnings.warn(f"`source.{name}` is deprecated; use `source.{current}`", DeprecationWarning, stacklevel=2)
             return getattr(self, current)
 
-    def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield every line that is not blank, with its number from 1."""
-        for first, batch in self._batches():
-            for number, line in enumerate(batch, first):
-                if line and not line.isspace():
-                    yield number, line
+    def lines(self, *, keep_blank: bool = False) -> Iterator[tuple[int, bytes]]:
+        """Yield every line that is not blank, or every line, with its number from 1 and without its line break."""
+        for batch in self._batches(keep_blank=keep_blank):
+            yield from batch
 
-    def _batches(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield the number of the first line in each block, and the block's lines without line breaks.
+    def _batches(self, *, keep_blank: bool) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the lines of each block. Splitting blocks is twice as fast as reading line by line.
 
-        Splitting blocks is twice as fast as reading line by line.
+        Unless blank lines are wanted, a block without text is only counted.
         """
         rest: list[bytes] = []
         size, number = 0, 1
         for block in self._blocks():
+            if not (size or keep_blank) and block.isspace():
+                number += block.count(b"\n")
+                continue
             batch = block.split(b"\n")
             rest.append(batch[0])
             size += len(batch[0])
@@ -133,14 +150,17 @@ class SourceFile:
                     rest = []
                 continue
             batch[0] = self._drop_overlong_line(b"".join(rest), size, number)
+            rest.clear()  # before the line is decoded, to free the memory
             last = batch.pop()
             if self.limits.line < BLOCK_BYTES:
                 batch = [self._drop_overlong_line(line, len(line), n) for n, line in enumerate(batch, number)]
-            yield number, batch
+            yield [(n, line) for n, line in enumerate(batch, number) if keep_blank or (line and not line.isspace())]
             number += len(batch)
             rest, size = [last], len(last)
-        if size:
-            yield number, [self._drop_overlong_line(b"".join(rest), size, number)]
+        line = self._drop_overlong_line(b"".join(rest), size, number)
+        rest.clear()
+        if line and (keep_blank or not line.isspace()):
+            yield [(number, line)]
 
     def _drop_overlong_line(self, line: bytes, size: int, number: int) -> bytes:
         if size <= self.limits.line:
@@ -162,13 +182,14 @@ class SourceFile:
                     return
                 if not block:
                     return
+                if is_compressed and size + len(block) > self.limits.unpacked:
+                    self._is_cut_off = True
+                    what = f"the file decompresses to more than {self.limits.unpacked:,} bytes ({UNPACKED_VARIABLE})"
+                    self.report(what, "ignored the rest")
+                    yield block[: self.limits.unpacked - size]
+                    return
                 yield block
                 size += len(block)
-                if is_compressed and size > self.limits.unpacked:
-                    self.report(
-                        f"the file decompresses to more than {self.limits.unpacked:,} bytes", "ignored the rest"
-                    )
-                    return
 
     def records(
         self, decoder: "msgspec.json.Decoder[RowT]", lenient: "msgspec.json.Decoder[RowT] | None" = None
@@ -178,13 +199,13 @@ class SourceFile:
         `lenient` decodes lines that `decoder` rejects. A line that both decoders reject is repaired if possible.
         """
         decode, decode_leniently = decoder.decode, (lenient or decoder).decode
-        for first, batch in self._batches():
-            for number, line in enumerate(batch, first):
-                try:
-                    yield number, line, decode(line)
-                except _DECODE_ERRORS:
-                    if line and not line.isspace():
-                        yield from self._decode_rejected_line(number, line, decode_leniently)
+        for number, line in self.lines():
+            try:
+                row = decode(line)
+            except _DECODE_ERRORS:
+                yield from self._decode_rejected_line(number, line, decode_leniently)
+            else:
+                yield number, line, row
 
     def _decode_rejected_line(
         self, number: int, line: bytes, decode: Callable[[bytes], RowT]
@@ -245,16 +266,21 @@ class SourceFile:
     def _read_head(self) -> Iterator[Any]:
         if self.is_database:
             return
-        for number, line in SourceFile(self.path, self.limits).lines():
+        whole = SourceFile(self.path, self.limits)
+        self._is_only_line = True
+        for number, line in whole.lines():
+            self._is_only_line = number == 1 and not whole.problems
             try:
                 yield load_json(line)
             except (ValueError, RecursionError):
+                self._is_only_line = False
                 if line.strip() in (b"{", b"["):
                     return
                 values, rest = _split_json_values(_decode_text(line))
                 yield from [] if rest else values
             if number >= HEAD_LINES:
                 return
+        self._is_only_line = self._is_only_line and not whole.problems
 
     @cached_property
     def document(self) -> Any:
@@ -262,19 +288,37 @@ class SourceFile:
         head = list(self.head)
         if self.is_database or (len(head) > 1 and all(isinstance(value, dict | list) for value in head)):
             return None
+        if self._is_only_line and len(head) == 1:
+            return head[0] if isinstance(head[0], dict | list) else None
         whole = SourceFile(self.path, self.limits)
         # Test the first block, not the first line: a document on one line may exceed the limit for a line.
         first = next(SourceFile(self.path, self.limits)._blocks(), b"").lstrip()
         if not _decode_text(first[:100]).startswith(("{", "[")):
             return None
-        data = b"".join(whole._blocks())
-        self._document_problems = whole.problems
-        try:
-            return load_json(data)
-        except RecursionError:
+        data = whole._read_bytes()
+        self.document_problems = whole.problems
+        if whole._is_cut_off or whole._has_too_many_values(data):
             return None
-        except ValueError:
-            return self._repair_document(whole, data)
+        with suppress(ValueError):  # whose error holds the text, so it must be gone before the repair
+            try:
+                return load_json(data)
+            except RecursionError:
+                return None
+        return self._repair_document(whole, data) if len(data) <= self.limits.line else None
+
+    def _read_bytes(self) -> bytes:
+        data = bytearray()  # a list of blocks, joined, would need twice the memory
+        for block in self._blocks():
+            data += block
+        return bytes(data)
+
+    def _has_too_many_values(self, data: bytes) -> bool:
+        """Return True if a document of small values, such as `[[],[],…]`, would fill the memory many times its size."""
+        values = sum(map(data.count, (b",", b"[", b"{")))
+        if values * BYTES_PER_VALUE <= 3 * self.limits.unpacked:
+            return False
+        self.report(f"the document has about {values:,} values, too many for the memory", "not read")
+        return True
 
     def _repair_document(self, whole: "SourceFile", data: bytes) -> Any:
         values, rest = _split_json_values(_decode_text(data), kinds=dict | list)
@@ -290,7 +334,7 @@ class SourceFile:
     def read_document(self) -> Any:
         """Return `document`. Add the problems found while decoding it to `problems`."""
         document = self.document
-        self.problems += self._document_problems
+        self.problems += self.document_problems
         return document
 
     def _open(self) -> IO[bytes]:

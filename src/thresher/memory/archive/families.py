@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from thresher.memory.archive.protocol import StoredSession
+from thresher.memory.records import to_storable_text
 from thresher.model import Message, Part, Session, ToolCall
 from thresher.model.parts import part_text
 
@@ -41,7 +42,7 @@ def compute_origin_id(session: Session) -> str:
     if first is None:
         return ""
     if len(first.id) >= MIN_UNIQUE_ID_LENGTH:
-        return f"id:{first.id}"
+        return f"id:{to_storable_text(first.id)}"
     origin = f"text:{_digest([first])}"
     if first.time:
         return origin

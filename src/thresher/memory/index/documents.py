@@ -7,6 +7,8 @@ from thresher.memory.records import EXCLUSION_REASONS, TextKind
 DOCUMENT_VERSION = 6
 """Version of the document schema. Changing it rebuilds every index."""
 MOST_FOLDERS = 24
+MOST_PATH_CHARS = 4096
+"""Maximum length of a path on most systems; only the end of a longer text is indexed as a path."""
 RECALL_REASON = EXCLUSION_REASONS.index("recall")
 
 
@@ -34,6 +36,6 @@ class IndexDocument(NamedTuple):
 
 def path_suffixes(path: str) -> list[str]:
     """Return a path and its suffixes (`b/c.py`, `c.py`), at most 24, in lower case with forward slashes."""
-    normalized = path.encode("utf-8", "replace").decode().replace("\\", "/").lower()
-    names = [name for name in normalized.split("/") if name not in ("", ".")]
-    return ["/".join(names[start:]) for start in range(len(names))][-MOST_FOLDERS:]
+    normalized = path[-MOST_PATH_CHARS:].encode("utf-8", "replace").decode().replace("\\", "/").lower()
+    names = [name for name in normalized.split("/") if name not in ("", ".")][-MOST_FOLDERS:]
+    return ["/".join(names[start:]) for start in range(len(names))]

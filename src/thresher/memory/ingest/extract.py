@@ -29,10 +29,13 @@ from thresher.memory.ingest.memory_tools import detect_memory_tool
 from thresher.memory.ingest.provenance import AttributedText
 from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, FileStat, SourceRecord, to_storable_text
 from thresher.model import Message, Session
+from thresher.store.errors import StoreError
 from thresher.transcripts import list_session_versions, read_all
 
 UNSURE_NS = 20_000_000
 """Tolerance for file system clocks: a file with a change time this close before the read may have changed during it."""
+MAX_FAILURE_CHARS = 300
+"""Maximum length of an unforeseen error in the problem of a file."""
 MAX_SESSIONS_PER_READ = 128
 """Maximum number of sessions to read from a multi-session file at a time."""
 
@@ -109,6 +112,8 @@ def prepare_file(job: IngestJob, read: SessionReader = read_all) -> PreparedFile
         return PreparedFile(source, "vanished") if is_gone else build_failed_file(source, str(error))
     except MemoryError:
         return build_failed_file(source, f"{job.path}: not enough memory to read the file")
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one file, the others must be read
+        return build_failed_file(source, describe_failure(job.path, error))
     parts = tuple(_find_companion_files(source.path, sessions, began))
     if remaining:  # if the sync stops here, the next one considers the file changed
         source = source._replace(stat=job.stat._replace(size=-1), prefix=b"")
@@ -122,6 +127,17 @@ def _select_changed(job: IngestJob, versions: Mapping[str, str]) -> tuple[frozen
     stored = {id: digests.source_version for (_, id, _, _), digests in job.stored.items()}
     changed = [id for id, version in versions.items() if stored.get(id) != version and id not in job.already_read]
     return frozenset(changed[: job.most_sessions]), max(0, len(changed) - job.most_sessions)
+
+
+def describe_failure(path: Path, error: Exception) -> str:
+    """Return the problem of a file that failed in a way that no reader foresees."""
+    detail = to_storable_text(f"{type(error).__name__}: {error}")[:MAX_FAILURE_CHARS]
+    return f"`{path}` cannot be taken in ({detail}); all other files are. Please report this problem"
+
+
+def is_storage_failure(error: Exception) -> bool:
+    """Return True if the archive or the index failed, False if a value of the file cannot be stored in them."""
+    return isinstance(error, StoreError) and not isinstance(error.__cause__, UnicodeError | OverflowError)
 
 
 def build_failed_file(source: SourceRecord, problem: str) -> PreparedFile:
@@ -180,7 +196,7 @@ def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
         key=0,
         id=to_storable_text(session.id),
         agent=session.agent,
-        file=session.file,
+        file=to_storable_text(session.file),
         project=to_storable_text(session.project),
         branch=to_storable_text(session.git_branch),
         title=to_storable_text(clean_title(session)),
@@ -202,7 +218,7 @@ def _find_companion_files(path: str, sessions: Sequence[Session], began: int) ->
     other_files = (file for session in (*sessions, *children) for file in session.files)
     files = {*(child.file for child in children), *other_files} - {path}
     folders = {str(Path(file).parent) for file in files} - {str(Path(path).parent)}
-    for part in sorted(files | folders):
+    for part in sorted(map(to_storable_text, files | folders)):  # a name that is not text has no record
         stat = read_file_stat(part)
         if stat is not None:
             # If the file may have changed during the read, store an impossible size to read it again.

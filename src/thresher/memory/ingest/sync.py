@@ -15,8 +15,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from thresher.memory.ingest.change_detection import read_file_stat
-from thresher.memory.ingest.extract import IngestJob, PreparedFile, prepare_file
+from thresher.memory.ingest.change_detection import FileChange, read_file_stat
+from thresher.memory.ingest.extract import (
+    IngestJob,
+    PreparedFile,
+    build_failed_file,
+    describe_failure,
+    is_storage_failure,
+    prepare_file,
+)
 from thresher.memory.ingest.workers import INGEST_OPTIONS, IngestOptions, prepare_files, worker_count
 from thresher.memory.records import HIDDEN_PATH_PREFIX, Progress, SourceRecord, SyncReport, hash_hidden_path
 from thresher.memory.session_store import SessionStore
@@ -195,13 +202,22 @@ class _SyncRun:
                 self.counts["foreign"] += 1
                 self.store.archive.put_sources([prepared.source])
             case change:
-                self.counts[change] += 1
-                grown = change == "grown"
-                same = prepared.unchanged_ids
-                counts = self.store.record(prepared.source, prepared.sessions, prepared.parts, grown=grown, same=same)
-                self.messages += counts.new_messages
-                self.forgotten += counts.forgotten
-                self.parts.update(part.path for part in prepared.parts)
+                self._store_sessions(job, prepared, change)
+
+    def _store_sessions(self, job: IngestJob, prepared: PreparedFile, change: FileChange) -> None:
+        """Store the sessions of a file. If a value cannot be stored, only this file fails."""
+        grown, same = change == "grown", prepared.unchanged_ids
+        try:
+            counts = self.store.record(prepared.source, prepared.sessions, prepared.parts, grown=grown, same=same)
+        except Exception as error:
+            if is_storage_failure(error):
+                raise
+            self._record_file(job, build_failed_file(prepared.source, describe_failure(job.path, error)))
+            return
+        self.counts[change] += 1
+        self.messages += counts.new_messages
+        self.forgotten += counts.forgotten
+        self.parts.update(part.path for part in prepared.parts)
 
 
 def order_by_age(jobs: Sequence[IngestJob]) -> list[IngestJob]:

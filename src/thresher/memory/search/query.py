@@ -142,8 +142,10 @@ def parse_date_or_age(text: str, now: datetime, *, end: bool = False) -> datetim
         return now - timedelta(days=min(int(match[1]), 100_000) * _UNITS[match[2]])
     try:
         time = datetime.fromisoformat(normalized.upper())
-    except ValueError:
+        if end and len(normalized) == 10:
+            time += timedelta(days=1)
+        time = time if time.tzinfo else time.replace(tzinfo=now.tzinfo) if now.tzinfo == UTC else time.astimezone()
+        time.astimezone(UTC)  # a date at the edge of the calendar has none
+    except (ValueError, OverflowError):
         raise OptionError(f"invalid date `{text}`; use for example `2026-03-01`, `7d`, `2w` or `today`") from None
-    if end and len(normalized) == 10:
-        time += timedelta(days=1)
-    return time if time.tzinfo else time.replace(tzinfo=now.tzinfo) if now.tzinfo == UTC else time.astimezone()
+    return time

@@ -15,10 +15,7 @@ and lines that directly follow the model's text, are exceptions.
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
-from typing import Literal, NamedTuple, cast
-
-import msgspec
+from typing import Literal, NamedTuple
 
 from thresher.transcripts.source import SourceFile
 
@@ -32,9 +29,6 @@ AIDER_ONLY_LINE = re.compile(
     r"> (?:Tokens: |\^C|Applied edit to |Commit [0-9a-f]{7} |The LLM did not conform |Did not apply edit)"
 )
 """Lines that only Aider writes, and only after the model's text. Such a line ends an unclosed code block."""
-
-_RAW_LINE_DECODER = cast("msgspec.json.Decoder[bytes]", SimpleNamespace(decode=bytes))
-"""Decoder that returns each line unchanged. Blank lines are significant here, but `SourceFile.lines` omits them."""
 
 AiderBlockKind = Literal["user", "tool", "assistant", ""]
 
@@ -61,7 +55,7 @@ def split_aider_runs(source: SourceFile) -> Iterator[AiderRun]:
     """Yield the runs in order. Lines before the first header are a run if they are not all blank."""
     run = AiderRun("", 1, [])
     invalid_lines: list[int] = []
-    for number, data, _ in source.records(_RAW_LINE_DECODER):
+    for number, data in source.lines(keep_blank=True):
         line = _decode_line(data, number)
         if "\ufffd" in line and b"\xef\xbf\xbd" not in data:
             invalid_lines.append(number)

@@ -34,6 +34,8 @@ NAME = "aider"
 HISTORY_FILE = ".aider.chat.history.md"
 SNIFFED_LINES = 2000
 """Maximum number of lines to search for the first header, since the start of the file may be missing."""
+MAX_SNIFFED_LINE_BYTES = 10_000
+"""Maximum length of a line that may be a header; longer ones need not be decoded."""
 
 _VERSION = re.compile(r"Aider v(\S+)")
 _MODEL = re.compile(r"(?:Main )?[Mm]odels?: (\S+?)⚡? with .*?edit format\b.*")
@@ -190,7 +192,8 @@ def _sniff(source: SourceFile) -> int:
     if source.is_database:
         return 0
     is_first, is_quoted = True, False
-    for number, line in source.copy_for_session().lines():
+    short_lines = SourceFile(source.path, replace(source.limits, line=MAX_SNIFFED_LINE_BYTES))
+    for number, line in short_lines.lines():
         text = line.decode("utf-8", "replace").lstrip("\ufeff")
         if HEADER.fullmatch(text):
             return 3 if number <= 2 else 2 if is_quoted else 0

@@ -30,7 +30,7 @@ from thresher.transcripts.claude_code.records import (
     attachment_content,
     normalize_claude_message,
 )
-from thresher.transcripts.coerce import as_text
+from thresher.transcripts.coerce import as_count, as_text
 from thresher.transcripts.source import SourceFile
 
 AGENT_TOOL_NAME = "Task"
@@ -165,15 +165,11 @@ def _largest_usage(usages: list[ClaudeUsage]) -> Usage | None:
     """Return the usage with the most output tokens. Each line of a message has the usage up to that line."""
     if not usages:
         return None
-    usage = usages[0] if len(usages) == 1 else max(usages, key=lambda usage: _int_or_zero(usage.output_tokens))
+    usage = usages[0] if len(usages) == 1 else max(usages, key=lambda usage: as_count(usage.output_tokens))
     return Usage(
-        input=_int_or_zero(usage.input_tokens),
-        output=_int_or_zero(usage.output_tokens),
-        cache_read=_int_or_zero(usage.cache_read_input_tokens),
-        cache_write=_int_or_zero(usage.cache_creation_input_tokens),
-        cache_write_1h=_int_or_zero(usage.cache_creation.ephemeral_1h_input_tokens) if usage.cache_creation else 0,
+        input=as_count(usage.input_tokens),
+        output=as_count(usage.output_tokens),
+        cache_read=as_count(usage.cache_read_input_tokens),
+        cache_write=as_count(usage.cache_creation_input_tokens),
+        cache_write_1h=as_count(usage.cache_creation.ephemeral_1h_input_tokens) if usage.cache_creation else 0,
     )
-
-
-def _int_or_zero(value: Any) -> int:
-    return value if type(value) is int else 0

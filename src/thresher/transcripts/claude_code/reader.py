@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -98,8 +99,8 @@ def _scan_file(source: SourceFile) -> ClaudeScan:
                 continue
         try:
             _note_record(facts, queue, kind, node)
-        except UnicodeDecodeError:
-            source.report("invalid UTF-8 in the metadata of a record", "ignored the metadata", line)
+        except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+            source.report(f"the metadata of a record is not valid ({error})", "ignored the metadata", line)
     return facts
 
 
@@ -295,13 +296,19 @@ def _read_subagent_files(source: SourceFile, facts: ClaudeScan) -> Iterator[Sess
 
 def _sniff(source: SourceFile) -> int:
     """Match a record with a session id, a title that names a leaf record, or a file snapshot."""
-    for row in source.head:
-        if isinstance(row, dict) and isinstance(row.get("type"), str):
-            if "sessionId" in row and ("uuid" in row or row["type"] in _RECORD_TYPES):
-                return 3
-            if (row["type"] == "summary" and "leafUuid" in row) or row["type"] == "file-history-snapshot":
-                return 3
-    return 0
+    return 3 if any(map(_is_known_record, source.head)) else 0
+
+
+def _owns_line(row: Any) -> bool:
+    return _is_known_record(row) or (isinstance(row, dict) and "sessionId" in row and isinstance(row.get("type"), str))
+
+
+def _is_known_record(row: Any) -> bool:
+    if not (isinstance(row, dict) and isinstance(row.get("type"), str)):
+        return False
+    if "sessionId" in row and ("uuid" in row or row["type"] in _RECORD_TYPES):
+        return True
+    return (row["type"] == "summary" and "leafUuid" in row) or row["type"] == "file-history-snapshot"
 
 
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
@@ -327,4 +334,5 @@ FORMAT = TranscriptFormat(
     layouts="sessions; sub-agents inline, in progress records or in files; spilled outputs; queued prompts",
     holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "rewinds", "compactions"),
     seen="1.0.98 to 2.1.52, 2.1.197",
+    owns_line=_owns_line,
 )

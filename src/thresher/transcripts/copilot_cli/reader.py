@@ -288,6 +288,11 @@ def _sniff(source: SourceFile) -> int:
     return 0
 
 
+def _owns_line(row: Any) -> bool:
+    kind = row.get("type") if isinstance(row, dict) and isinstance(row.get("data"), dict) else None
+    return isinstance(kind, str) and "." in kind and _EVENT_TYPE.match(kind) is not None
+
+
 def _homes(environment: Mapping[str, str], home: Path) -> list[SessionFolder]:
     """Return the session folders in `COPILOT_HOME` or `~/.copilot`, and in the XDG folders that older builds use."""
     xdg_folders = [environment[name] for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME") if environment.get(name)]
@@ -307,4 +312,5 @@ FORMAT = TranscriptFormat(
     layouts="`events.jsonl` of a session, and the older files without a folder",
     holds=("thinking", "sub-agents", "forks", "usage", "times", "edits", "compactions"),
     seen="1.0.64 to 1.0.68; newer events by the types of the SDK",
+    owns_line=_owns_line,
 )

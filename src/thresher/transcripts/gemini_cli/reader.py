@@ -314,6 +314,14 @@ def _read(source: SourceFile, *, is_child: bool = False) -> list[Session]:
     return [reader.build_session()]
 
 
+def _owns_line(row: Any) -> bool:
+    if not isinstance(row, dict):
+        return False
+    is_message = row.get("type") in ("user", "gemini", "info", "error", "warning") and {"id", "content"} <= row.keys()
+    is_head = isinstance(row.get("sessionId"), str) and isinstance(row.get("projectHash"), str)
+    return is_message or is_head or "$rewindTo" in row or isinstance(row.get("$set"), dict)
+
+
 def _sniff(source: SourceFile) -> int:
     """Match a log by its session fields or changes, or a document with a session id and Gemini CLI's messages."""
     for row in source.head:
@@ -346,4 +354,5 @@ FORMAT = TranscriptFormat(
     layouts="the log of changes (`.jsonl`), with sub-agents and spilled outputs; the older JSON document",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
     seen="JSON of January 2026; 0.61",
+    owns_line=_owns_line,
 )

@@ -104,6 +104,10 @@ def _is_goose_message(value: Any) -> bool:
     return typed and value_at(value, "role") in ("user", "assistant") and type(value_at(value, "created")) is int
 
 
+def _owns_line(row: Any) -> bool:
+    return _is_goose_message(row) or (isinstance(row, dict) and "working_dir" in row)
+
+
 def _sniff_database(source: SourceFile) -> int:
     from thresher.transcripts.goose import store  # noqa: PLC0415 - imports SQLite
 
@@ -142,4 +146,5 @@ FORMAT = TranscriptFormat(
     holds=("thinking", "sub-agents", "usage", "times", "edits", "compactions"),
     seen="recordings of October 2025 to February 2026; the store by its tables, versions 1 to 17",
     listed=_list_sessions,
+    owns_line=_owns_line,
 )

@@ -19,7 +19,7 @@ from thresher.dialects.content import infer_message_author
 from thresher.model import AbandonedBranch, Author, History, Message, Session, SourceLocation, Usage
 from thresher.model.parts import Image, Part, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.transcripts.base import make_session, parse_time, title_from_prompt
-from thresher.transcripts.coerce import as_dict, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.coerce import as_count, as_dict, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.content import json_text, mark_carried, result_content, unknown_part
 from thresher.transcripts.source import SourceFile
 
@@ -330,7 +330,7 @@ def _parse_usage(tokens: Any) -> Usage | None:
         return None
     cache = dict_at(tokens, "cache")
     counts = (tokens.get("input"), tokens.get("output"), cache.get("read"), cache.get("write"), tokens.get("reasoning"))
-    prompt, output, read, written, reasoning = (count if type(count) is int else 0 for count in counts)
+    prompt, output, read, written, reasoning = map(as_count, counts)
     # Some versions include thinking in the output, others count it separately; the total shows which.
     if tokens.get("total") == prompt + output + read + written + reasoning:
         output += reasoning

@@ -20,7 +20,7 @@ from thresher.transcripts.coerce import text_at
 from thresher.transcripts.content import mark_carried
 from thresher.transcripts.model_calls import LoggedCall
 from thresher.transcripts.otel.messages import OtelToolSpans, get_span_agent_name, make_model_call
-from thresher.transcripts.otel.spans import OtelSpan, SpanTree, read_spans, sniff_spans
+from thresher.transcripts.otel.spans import OtelSpan, SpanTree, is_span_line, read_spans, sniff_spans
 from thresher.transcripts.source import SourceFile
 from thresher.transcripts.stitching import CallThread, ThreadStitcher
 
@@ -265,4 +265,5 @@ FORMAT = TranscriptFormat(
     layouts="OTLP JSON; trees of spans; spans as exported by Phoenix, Langfuse and the console exporter",
     holds=("thinking", "sub-agents", "usage", "times", "edits", "rewinds", "compactions"),
     seen="OpenInference (TRAIL), GenAI conventions up to 1.38",
+    owns_line=is_span_line,
 )

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from thresher.transcripts.base import parse_time
-from thresher.transcripts.coerce import as_dict, as_text, dict_at, first_text, list_at, text_at, value_at
+from thresher.transcripts.coerce import as_dict, as_text, bounded_time, dict_at, first_text, list_at, text_at, value_at
 from thresher.transcripts.source import SourceFile
 
 SpanKind = Literal["llm", "agent", "tool", ""]
@@ -170,7 +170,7 @@ def _read_concatenated_json(source: SourceFile) -> Iterator[Any]:
 def _peek_printed_json(source: SourceFile) -> list[Any]:
     """Return the first value of a file with concatenated JSON objects, or an empty list."""
     lines = (line for _, line in SourceFile(source.path, source.limits).lines())
-    if _decode_lines([next(lines, b"")]).strip() != "{":
+    if next(lines, b"").removeprefix(b"\xef\xbb\xbf").strip() != b"{":
         return []
     text = _decode_lines([b"{", *islice(lines, MAX_PROBED_LINES)])
     try:
@@ -315,13 +315,16 @@ def parse_span_time(value: Any) -> datetime | None:
     """Parse a time: text, a number of nanoseconds or microseconds since 1970, or a pair of seconds and nanoseconds."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 25:
         value = int(value)
-    match value:
-        case [int(seconds), int(nanoseconds)]:
-            return parse_time(seconds + nanoseconds / 1e9)
-        case int() if value > 10**17:
-            return parse_time(value / 1e9)
-        case int() if value > 10**14:
-            return parse_time(value / 1e6)
+    try:
+        match value:
+            case [int(seconds), int(nanoseconds)]:
+                return parse_time(seconds + nanoseconds / 1e9)
+            case int() if value > 10**17:
+                return parse_time(value / 1e9)
+            case int() if value > 10**14:
+                return parse_time(value / 1e6)
+    except OverflowError:  # an integer beyond the range of a float
+        return None
     return parse_time(value)
 
 
@@ -335,7 +338,7 @@ def _end_from_duration(start: datetime | None, duration: Any) -> datetime | None
         return None
     try:
         hours, minutes, seconds = (float(part or 0) for part in match.groups())
-        return start + timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return bounded_time(start + timedelta(hours=hours, minutes=minutes, seconds=seconds))
     except (ValueError, OverflowError):
         return None
 
@@ -359,6 +362,11 @@ def sniff_spans(source: SourceFile) -> int:
                 break
     is_export = any(key in as_dict(value) for value in values for key in ("resourceSpans", "resource_spans"))
     return (2 if is_export else 0) if has_spans else 0
+
+
+def is_span_line(row: Any) -> bool:
+    """Return whether a line is a span, or an export of spans."""
+    return isinstance(row, dict) and (_is_raw_span(row) or "resourceSpans" in row or "resource_spans" in row)
 
 
 def _attribute_names(wire: Mapping[str, Any]) -> Iterator[str]:
