@@ -88,7 +88,7 @@ $(VENV)/.venv:
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.venv pyproject.toml
-	$(install) --editable '.[mcp]'
+	$(install) --editable '.[mcp,serve]'
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.venv pyproject.toml

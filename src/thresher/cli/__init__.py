@@ -36,6 +36,7 @@ COMMAND_GROUPS = {
     "Connect agents": {
         "install": "Add Thresher's MCP server to an agent.",
         "mcp": "Run the MCP server.",
+        "proxy": "Run a proxy between an agent and a model's API.",
     },
     "Maintain the archive": {
         "sync": "Update the archive and the search index.",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
+from thresher.dialects.http_api import HttpApi
 from thresher.dialects.layout import ArrangeRows, arrange_by_role
 from thresher.model import History, Problem
 from thresher.model.message import Usage
@@ -68,6 +69,8 @@ class Dialect(Struct, frozen=True):
     """Function that adds cache breakpoints; None if the API caches automatically."""
     request_thinking_drop: Callable[[Any], dict[str, Any] | None] | None = None
     """Function that makes the API drop thinking that an edit invalidated; None if the API cannot."""
+    http_api: HttpApi | None = None
+    """Addresses, paths and errors over HTTP; None if the proxy cannot serve this dialect."""
     token_frame: TokenFrame | None = None
     """Token overhead, measured on recorded usage; None means that the smallest known overhead is used."""
     links_steps: bool = False

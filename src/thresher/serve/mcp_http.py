@@ -15,9 +15,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from thresher.errors import OptionError
+from thresher.serve.host_names import is_loopback
 from thresher.serve.mcp import build_mcp_server
 from thresher.serve.mcp_tools import McpTools
-from thresher.serve.request_guard import RequestGuard, is_loopback
+from thresher.serve.request_guard import RequestGuard
 
 IDLE_SECONDS = 600.0
 """Default time after which a session without requests is freed."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from thresher.dialects.anthropic.cache_breakpoints import place_cache_breakpoints, request_thinking_drop
 from thresher.dialects.anthropic.codec import NAME, emit_anthropic, parse_anthropic, sniff_anthropic
+from thresher.dialects.anthropic.http_api import HTTP_API
 from thresher.dialects.anthropic.rules import RULES
 from thresher.dialects.base import Dialect, TokenFrame
 from thresher.dialects.usage_fields import int_field
@@ -26,6 +27,7 @@ DIALECT = Dialect(
     emit_anthropic,
     sniff_anthropic,
     rules=RULES,
+    http_api=HTTP_API,
     vendor="anthropic",
     model_name_part="claude",
     read_usage=_read_usage,

@@ -5,6 +5,7 @@ from typing import Any
 
 from thresher.dialects.base import Dialect, TokenFrame
 from thresher.dialects.gemini.codec import NAME, emit_gemini, parse_gemini, sniff_gemini
+from thresher.dialects.gemini.http_api import HTTP_API
 from thresher.dialects.gemini.rules import RULES
 from thresher.dialects.usage_fields import int_field
 from thresher.model.message import Usage
@@ -31,6 +32,7 @@ DIALECT = Dialect(
     sniff_gemini,
     messages_field="contents",
     rules=RULES,
+    http_api=HTTP_API,
     vendor="gemini",
     prompt_fields=frozenset({"systemInstruction", "system_instruction", "tools", "config"}),
     takes_text=True,

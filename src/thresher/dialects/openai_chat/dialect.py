@@ -4,6 +4,7 @@ from functools import partial
 
 from thresher.dialects.base import Dialect
 from thresher.dialects.openai_chat.codec import NAME, emit_openai_chat, parse_openai_chat
+from thresher.dialects.openai_chat.http_api import HTTP_API
 from thresher.dialects.openai_chat.layout import arrange_chat_rows
 from thresher.dialects.openai_chat.rows import sniff_openai_chat
 from thresher.dialects.openai_chat.rules import RULES
@@ -17,6 +18,7 @@ DIALECT = Dialect(
     sniff_openai_chat,
     arrange=arrange_chat_rows,
     rules=RULES,
+    http_api=HTTP_API,
     prompt_fields=frozenset({"tools", "functions"}),
     read_usage=partial(
         usage_with_cached,

@@ -10,6 +10,7 @@ from thresher.dialects.openai_responses.codec import (
     parse_openai_responses,
     sniff_openai_responses,
 )
+from thresher.dialects.openai_responses.http_api import HTTP_API
 from thresher.dialects.openai_responses.rules import RULES
 from thresher.dialects.usage_fields import usage_with_cached
 
@@ -22,6 +23,7 @@ DIALECT = Dialect(
     messages_field="input",
     arrange=arrange_in_order,
     rules=RULES,
+    http_api=HTTP_API,
     vendor="openai",
     prompt_fields=frozenset({"instructions", "tools"}),
     server_history_fields=("previous_response_id", "conversation"),

@@ -1,0 +1,1 @@
+"""The proxy between an agent and a model's API."""

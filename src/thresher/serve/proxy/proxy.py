@@ -1,0 +1,98 @@
+"""The proxy: take a request, pass it to the upstream, and pass the answer back."""
+
+import logging
+from typing import Any
+
+from aiohttp import ClientError, web
+
+from thresher.serve.app import OWN_PREFIX, TOKEN_PATH, LocalApp, get_requested_path
+from thresher.serve.proxy.api_routes import build_error_body, detect_api, find_upstream
+from thresher.serve.proxy.headers import copy_request_headers
+from thresher.serve.proxy.options import ProxyOptions
+from thresher.serve.proxy.relay import BrokenStreamError, relay_response
+from thresher.serve.proxy.upstream import Upstream
+
+ERROR_HEADER = "X-Thresher-Error"
+log = logging.getLogger("thresher.proxy")
+
+
+class Proxy:
+    """The routes of the proxy on a local application."""
+
+    def __init__(self, app: LocalApp, options: ProxyOptions) -> None:
+        self.options = options
+        self._upstream: Upstream | None = None
+        self.requests = 0
+        app.add_status("proxy", self.status)
+        app.add_clean_up(self._close)
+        app.routes.add_route("*", f"{TOKEN_PATH}{{token}}/{{rest:.*}}", self.answer)
+        app.routes.add_route("*", "/{rest:.*}", self.answer)
+
+    def status(self) -> dict[str, Any]:
+        """Return the figures of the proxy."""
+        return {"requests": self.requests}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request of a client."""
+        self.requests += 1
+        path = get_requested_path(request)
+        if path.startswith(OWN_PREFIX):
+            return web.Response(status=404)
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return web.Response(status=426, text="This proxy speaks HTTP only.\n")
+        base = find_upstream(self.options.upstreams, path, request.headers)
+        if not base:
+            return self._fail(request, 404, "this path belongs to no known API; start the proxy with `--upstream URL`")
+        return await self._pass_through(request, base.rstrip("/") + path)
+
+    async def _pass_through(self, request: web.Request, url: str) -> web.StreamResponse:
+        """Pass a request on as it arrives."""
+        body = request.content if request.body_exists else None
+        try:
+            async with self._client.send(
+                request.method, url, copy_request_headers(request.raw_headers), body
+            ) as upstream:
+                return await relay_response(request, upstream)
+        except BrokenStreamError as error:
+            return self._report_broken_stream(request, error)
+        except (ClientError, TimeoutError, OSError) as error:
+            return self._report_upstream_error(request, error)
+
+    def _report_broken_stream(self, request: web.Request, error: BrokenStreamError) -> web.StreamResponse:
+        log.warning("%s %s: the upstream ended its answer too early (%s)", request.method, _bare_path(request), error)
+        return web.Response(status=502)  # never sent: the connection is closed
+
+    def _report_upstream_error(self, request: web.Request, error: Exception) -> web.StreamResponse:
+        is_late = isinstance(error, TimeoutError)
+        reason = f"the upstream did not answer in time ({_describe(error)})"
+        reason = reason if is_late else f"the upstream cannot be reached ({_describe(error)})"
+        return self._fail(request, 504 if is_late else 502, reason)
+
+    def _fail(self, request: web.Request, status: int, message: str) -> web.Response:
+        """Return an error of the proxy itself in the form of the vendor."""
+        log.warning("%s %s: %s", request.method, _bare_path(request), message)
+        body = build_error_body(
+            detect_api(get_requested_path(request), request.headers), status, f"Thresher proxy: {message}"
+        )
+        headers = {ERROR_HEADER: "proxy"}
+        return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+    @property
+    def _client(self) -> Upstream:
+        if self._upstream is None:
+            options = self.options
+            self._upstream = Upstream(connect_seconds=options.connect_seconds, silence_seconds=options.silence_seconds)
+        return self._upstream
+
+    async def _close(self) -> None:
+        if self._upstream is not None:
+            await self._upstream.close()
+
+
+def _describe(error: Exception) -> str:
+    return type(error).__name__ if not isinstance(error, OSError) else error.strerror or type(error).__name__
+
+
+def _bare_path(request: web.Request) -> str:
+    """Return the path for a log, without a query: it may hold a key."""
+    return get_requested_path(request).partition("?")[0]

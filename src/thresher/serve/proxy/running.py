@@ -1,0 +1,69 @@
+"""Start the proxy inside another program, such as `thresher run`, or run it until a signal."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from thresher.serve.app import LocalApp
+from thresher.serve.background import BackgroundApp
+from thresher.serve.proxy.options import ProxyOptions
+from thresher.serve.proxy.proxy import Proxy
+
+
+class RunningProxy:
+    """A proxy that runs in a thread of this process."""
+
+    def __init__(self, background: BackgroundApp) -> None:
+        self._background = background
+
+    @property
+    def url(self) -> str:
+        """Base URL for clients, without a path of an API."""
+        return self._background.app.url
+
+    def status(self) -> dict[str, Any]:
+        """Return the same figures as `/thresher/status`."""
+        return self._background.app.status()
+
+    def stop(self) -> None:
+        """Close the connections and stop."""
+        self._background.stop()
+
+
+def start_proxy(options: ProxyOptions) -> RunningProxy:
+    """Start a proxy in a thread of this process, by default on a free port of loopback."""
+
+    async def build() -> LocalApp:
+        return build_proxy_app(options)
+
+    return RunningProxy(BackgroundApp(build))
+
+
+def build_proxy_app(options: ProxyOptions) -> LocalApp:
+    """Return an application with the routes of the proxy; call it inside a running event loop."""
+    app = LocalApp(options.app)
+    Proxy(app, options)
+    return app
+
+
+def run_proxy(options: ProxyOptions, on_start: Callable[[LocalApp], None]) -> None:
+    """Run the proxy until Ctrl-C or SIGTERM; `on_start` is called when it listens."""
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(options, on_start))
+
+
+async def _serve(options: ProxyOptions, on_start: Callable[[LocalApp], None]) -> None:
+    app = build_proxy_app(options)
+    await app.start()
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(number, stopped.set)
+    on_start(app)
+    try:
+        await stopped.wait()
+    finally:
+        await app.stop()
