@@ -67,6 +67,8 @@ def session(tmp_path: Path) -> Path:
     return path
 
 
+SERVERS = ("mcp", "proxy")
+"""Commands that print no JSON."""
 Runner = Callable[..., tuple[str, str]]
 
 
@@ -107,8 +109,9 @@ def _arguments(session: Path, folder: Path) -> dict[str, list[list[str]]]:
         "tune": [[file]],
         "install": [["claude-code"]],
         "mcp": [["--help"]],
+        "proxy": [["--help"], ["--upstream", EVIL]],
         "sync": [source],
-        "forget": [[ID[:4], *source], ["x" + EVIL, *source]],
+        "forget": [[ID[:4], "--dry-run"], ["x" + EVIL], [ID[:4], "--yes"]],
     }  # fmt: skip
 
 
@@ -119,7 +122,8 @@ def test_no_command_prints_a_terminal_code_of_a_transcript(
 ) -> None:
     run_main("sync", "--no-discover", "--source", str(session.parent))
     for arguments in _arguments(session, tmp_path)[command]:
-        for text in run_main(command, *arguments, *(["--json"] if as_json and command != "mcp" else [])):
+        for text in run_main(command, *arguments, *(["--json"] if as_json and command not in SERVERS else [])):
+            assert "No such option" not in text, (command, arguments)  # it would print nothing of the session
             assert not DANGEROUS.search(text), (command, arguments, DANGEROUS.findall(text))
 
 
