@@ -53,3 +53,12 @@ def test_the_majority_of_lines_decides(tmp_path: Path) -> None:
     session = th.read(path)
     assert session.agent == "codex"
     assert "3 of the first lines are records of `claude-code`" in [problem.what for problem in session.problems]
+
+
+def test_a_plain_message_before_the_records_of_an_agent_does_not_hide_them(tmp_path: Path) -> None:
+    rows = _files()["pi"]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join([json.dumps(PLAIN[0]), *rows]))
+    session = th.read(path)
+    assert session.agent == "pi"
+    assert len(session.history) == len(th.read(FIXTURES / "pi.jsonl").history)

@@ -124,7 +124,7 @@ def _line_owners(row: Any) -> list[str]:
 
 
 def _detect_format(source: SourceFile) -> SourceFormat:
-    """Detect the format by the first lines, without lines of a format that owns less than half of them."""
+    """Detect the format by the first lines: by those of the format that owns most of them, if there is one."""
     if source.is_database or source.document is not None:
         return _detect_by_head(source)
     rows = list(source.head)
@@ -134,13 +134,23 @@ def _detect_format(source: SourceFile) -> SourceFormat:
             return first  # without an import of all other formats
     owners = [_line_owners(row) for row in rows]
     counts = Counter(name for names in owners for name in names)
+    for name in (name for name, count in counts.items() if 2 * count > len(rows)):
+        with suppress(UnknownFormatError):
+            found = _detect_by_rows(source, [row for row, names in zip(rows, owners, strict=True) if name in names])
+            if found.name == name:
+                return found
     rest = [row for row, names in zip(rows, owners, strict=True) if not names or 2 * counts[names[0]] >= len(rows)]
     if rest and len(rest) < len(rows):
-        majority = source.copy_for_session()
-        majority.head = CachedIterable(iter(rest))
         with suppress(UnknownFormatError):
-            return _detect_by_head(majority)
+            return _detect_by_rows(source, rest)
     return _detect_by_head(source)
+
+
+def _detect_by_rows(source: SourceFile, rows: list[Any]) -> SourceFormat:
+    """Detect the format as if these rows were the first lines."""
+    copy = source.copy_for_session()
+    copy.head = CachedIterable(iter(rows))
+    return _detect_by_head(copy)
 
 
 def _detect_by_head(source: SourceFile) -> SourceFormat:
