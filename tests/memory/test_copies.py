@@ -40,6 +40,13 @@ def test_what_only_the_fork_says_is_found_in_the_fork(tmp_path: Path) -> None:
     assert [session.id for session in results.sessions] == [name(2)]
 
 
+def test_sessions_without_times_are_no_copies(tmp_path: Path) -> None:
+    for number in (1, 2):
+        untimed = chat(name(number), STORY).replace(b'"timestamp"', b'"unknown"')
+        (tmp_path / f"{name(number)}.jsonl").write_bytes(untimed)
+    assert len(Memory(home=tmp_path / "home", sources=[tmp_path], discover=False).search("lilac").sessions) == 2
+
+
 def test_sessions_that_say_the_same_at_another_time_are_no_copies(tmp_path: Path) -> None:
     memory_of(tmp_path, STORY)
     (tmp_path / f"{name(2)}.jsonl").write_bytes(chat(name(2), STORY).replace(b"2026-03", b"2026-04"))

@@ -258,18 +258,22 @@ class MessageReader:
 
     def __init__(self, archive: Archive) -> None:
         self.damaged_sessions: dict[int, None] = {}
-        """Keys of sessions with damaged messages that this reader met."""
+        """Keys of sessions with damaged messages that this reader returned."""
         self._archive = archive
         self._block = lru_cache(maxsize=BLOCK_CACHE_SIZE)(self._read_block)
 
     def __call__(self, key: int, at: int) -> Message:
-        """Return the message at an index of a session."""
-        number, position = divmod(at, MESSAGES_PER_BLOCK)
-        stored = self._block(key, number)[position : position + 1]
-        message = decode_message(stored[0]) if stored else MISSING_MESSAGE
+        """Return the message at an index of a session, and note the session if the message is damaged."""
+        message = self.peek(key, at)
         if is_damaged(message):
             self.damaged_sessions[key] = None
         return message
+
+    def peek(self, key: int, at: int) -> Message:
+        """Return a message that is only compared, so that its damage does not concern the user."""
+        number, position = divmod(at, MESSAGES_PER_BLOCK)
+        stored = self._block(key, number)[position : position + 1]
+        return decode_message(stored[0]) if stored else MISSING_MESSAGE
 
     def _read_block(self, key: int, number: int) -> Sequence[Raw | Message]:
         stored = self._archive.read_blocks(key, number, number)

@@ -3,8 +3,8 @@
 A fork repeats the history of its original, often under new ids, and may contain the words of the query more often: in
 the question that it was made for.
 
-Two sessions are copies if their first messages have the same texts and times. The same texts at other times are other
-sessions, such as runs of one script.
+Two sessions are copies if their first messages have the same texts and times. The same texts at other or unknown times
+are other sessions, such as runs of one script.
 """
 
 from collections import defaultdict
@@ -83,7 +83,11 @@ def _only_asks(fork: ArchivedSession, original: ArchivedSession, read: ReadMessa
 def _count_shared(one: ArchivedSession, other: ArchivedSession, read: ReadMessage, limit: int) -> int:
     """Return the number of messages with the same texts and times at the beginning of both sessions."""
     pairs = ((read(one.key, at), read(other.key, at)) for at in range(limit))
-    return sum(takewhile(bool, (old.time == new.time and _texts(old) == _texts(new) for old, new in pairs)))
+    return sum(takewhile(bool, (_is_same(old, new) for old, new in pairs)))
+
+
+def _is_same(one: Message, other: Message) -> bool:
+    return one.time is not None and one.time == other.time and _texts(one) == _texts(other)
 
 
 def _texts(message: Message) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ def search_archive(
         loaded = max(CANDIDATES, start + 2 * view.sessions)
         ranked = rank_sessions(store.find_sessions(best_keys[:loaded]), scores, matches, compiled)
         near = stop + LOOKAHEAD_SESSIONS
-        ranked = [*group_copies(ranked[:near], message), *ranked[near:]]
+        ranked = [*group_copies(ranked[:near], message.peek), *ranked[near:]]
         builder = HitBuilder(message, compiled, view)
         page = builder.rerank(ranked, stop, texts, makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
