@@ -35,7 +35,7 @@ def memory(tmp_path: Path, request: pytest.FixtureRequest) -> Memory:
     return _damaged_memory(tmp_path, "body", DAMAGE[request.param])
 
 
-def _damaged_memory(tmp_path: Path, column: str, change: Callable[[bytes], bytes]) -> Memory:
+def _damaged_memory(tmp_path: Path, column: str, change: Callable[[bytes], object]) -> Memory:
     files = tmp_path / "files"
     files.mkdir()
     (files / f"{name(1)}.jsonl").write_bytes(talk(name(1), 70))
@@ -94,3 +94,38 @@ def test_a_damaged_layout_is_reported(tmp_path: Path, damage: str) -> None:
     session = _damaged_memory(tmp_path, "shape", DAMAGE[damage]).session(name(1))
     assert len(session.history) == 70
     assert [problem.what for problem in session.problems] == ["the session's layout is damaged in the archive"]
+
+
+def _found(memory: Memory) -> set[str]:
+    """Return the ids of the sessions that a search finds; copies are one result."""
+    return {id for session in memory.search("topic69").sessions for id in (session.id, *session.family)}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("started", "2026-03-01T01:05:00.000000+00:0 "),
+        ("ended", "2026-03-01T01:05:00"),
+        ("ended", 7),
+        ("title", None),
+        ("project", b"\xff"),
+        ("messages", "many"),
+        ("shape", None),
+        ("owner", None),
+    ],
+)
+def test_a_damaged_fact_of_a_session_is_missing(tmp_path: Path, column: str, value: object) -> None:
+    memory = _damaged_memory(tmp_path, column, lambda _: value)
+    assert _found(memory) == {name(1), name(2)}
+    assert memory.session(name(1)).id == name(1)
+    assert memory.sync().failed == ()
+
+
+@pytest.mark.parametrize("column", ["size", "state", "prefix"])
+def test_a_file_with_a_damaged_record_is_read_again(tmp_path: Path, column: str) -> None:
+    memory = _damaged_memory(tmp_path, "title", lambda title: title)
+    with closing(sqlite3.connect(tmp_path / "memory" / "archive.sqlite3")) as connection, connection:
+        connection.execute(f"UPDATE sources SET {column} = NULL")
+    report = memory.sync()
+    assert (report.unchanged, report.failed) == (0, ())
+    assert _found(memory) == {name(1), name(2)}

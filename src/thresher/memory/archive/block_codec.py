@@ -93,7 +93,7 @@ def is_damaged(message: Message) -> bool:
 @cache
 def damage_errors() -> tuple[type[Exception], ...]:
     """Return the exception types that damaged data causes."""
-    return (_zstd().ZstdError, ValueError, RecursionError, MemoryError)
+    return (_zstd().ZstdError, ValueError, TypeError, RecursionError, MemoryError)
 
 
 def compress(body: bytes) -> bytes:

@@ -62,6 +62,10 @@ SCHEMA = SqliteSchema(
 _FACTS = ArchivedSession.__struct_fields__[1:-1]
 """Fields of `ArchivedSession` that are columns: all except `key` and `gone`."""
 _COLUMNS = (*_FACTS, "ordinal", "source", "owner", "start", "present", "text", "mark")
+_INTEGERS = frozenset({"ordinal", "owner", "subagent", "messages", "compactions", "present", "text"})
+_KINDS = tuple(int if column in _INTEGERS else str for column in (*_COLUMNS, "state"))
+"""Types of the columns of `_SELECT` after the key."""
+_SOURCE_KINDS = (str, int, int, int, int, str, str, int, bytes, str, str)
 _SELECT = (
     f"SELECT key, {', '.join(f'sessions.{column}' for column in _COLUMNS)}, COALESCE(sources.state, '') "
     "FROM sessions LEFT JOIN sources ON sources.path = source WHERE {} ORDER BY key"
@@ -305,8 +309,11 @@ class SqliteArchive:
     # --- files and forgotten sessions --------------------------------------------------------------------------------
 
     def sources(self) -> dict[str, SourceRecord]:
-        """Return the record of every known file by path, or by hidden name if all its sessions are forgotten."""
-        rows = self._run("SELECT * FROM sources")
+        """Return the record of every known file by path, or by hidden name if all its sessions are forgotten.
+
+        A damaged record is missing, so that the file is read again.
+        """
+        rows = [row for row in self._run("SELECT * FROM sources") if tuple(map(type, row)) == _SOURCE_KINDS]
         return {row[0]: SourceRecord(row[0], FileStat(*row[1:5]), *row[5:]) for row in rows}
 
     def put_sources(self, known: Iterable[SourceRecord]) -> None:
@@ -339,13 +346,23 @@ def _build_conditions(where: SessionFilter) -> tuple[str, list[Any]]:
 
 
 def _parse_session(key: int, *row: Any) -> StoredSession:
-    *columns, state = row
+    """Return a stored session. A value that is damaged on disk is read as missing."""
+    values: list[Any] = [value if type(value) is kind else kind() for value, kind in zip(row, _KINDS, strict=True)]
+    *columns, state = values
     fields = dict(zip(_FACTS, columns, strict=False))
     ordinal, source, owner, origin, present, text, version = columns[len(_FACTS) :]
     fields |= {"key": key, "subagent": bool(fields["subagent"]), "gone": not present or state in ABSENT_STATES}
     for moment in ("started", "ended"):
-        fields[moment] = datetime.fromisoformat(fields[moment]) if fields[moment] else None
+        fields[moment] = _parse_iso(fields[moment])
     return StoredSession(ArchivedSession(**fields), ordinal, source, owner, origin, bool(present), text, version)
+
+
+def _parse_iso(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo else None
 
 
 def _to_iso(moment: datetime | None) -> str:
