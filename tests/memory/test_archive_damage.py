@@ -121,6 +121,15 @@ def test_a_damaged_fact_of_a_session_is_missing(tmp_path: Path, column: str, val
     assert memory.sync().failed == ()
 
 
+@pytest.mark.parametrize(("table", "column"), [("sources", "problem"), ("sessions", "title"), ("sessions", "branch")])
+def test_a_damaged_text_is_read_with_replacement_characters(tmp_path: Path, table: str, column: str) -> None:
+    memory = _damaged_memory(tmp_path, "title", lambda title: title)
+    with closing(sqlite3.connect(tmp_path / "memory" / "archive.sqlite3")) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {column} = CAST(x'61ff62' AS TEXT)")
+    assert _found(memory) == {name(1), name(2)}
+    assert memory.session(name(1)).id == name(1)
+
+
 @pytest.mark.parametrize("column", ["size", "state", "prefix"])
 def test_a_file_with_a_damaged_record_is_read_again(tmp_path: Path, column: str) -> None:
     memory = _damaged_memory(tmp_path, "title", lambda title: title)

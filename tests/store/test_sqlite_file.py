@@ -110,6 +110,16 @@ def test_reading_does_not_create_or_upgrade(tmp_path: Path) -> None:
     assert path.stat().st_size == 0
 
 
+def test_the_error_for_a_damaged_file_says_so(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path / "notes.sqlite3", SCHEMA)
+    with file.open() as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    data = (tmp_path / "notes.sqlite3").read_bytes()
+    (tmp_path / "notes.sqlite3").write_bytes(data[:100] + bytes(len(data) - 100))
+    with pytest.raises(StoreError, match="is damaged: restore a backup"), file.open() as connection:
+        connection.execute("SELECT * FROM sqlite_master").fetchall()
+
+
 def test_a_file_that_is_not_a_database_is_an_error_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "notes.sqlite3"
     path.write_bytes(b"no database at all" * 100)

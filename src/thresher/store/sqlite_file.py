@@ -22,6 +22,8 @@ LOCK_TIMEOUT_SECONDS = 30.0
 """Seconds that a writer waits for the lock."""
 HOME_ADVICE = "free disk space, or set THRESHER_HOME to a folder that can be written"
 
+DAMAGE_ADVICE = "it is damaged: restore a backup, or move the file away and Thresher creates a new one"
+
 
 class SqliteSchema(NamedTuple):
     """The tables of a file, and the migrations from older versions."""
@@ -99,7 +101,8 @@ class SqliteFile:
         try:
             yield
         except sqlite_errors() as error:
-            raise self._error(f"{self.name}: cannot be {verb} ({error}); {self._advice}") from error
+            advice = DAMAGE_ADVICE if "malformed" in str(error) else self._advice
+            raise self._error(f"{self.name}: cannot be {verb} ({error}); {advice}") from error
 
     def adopt(self, old: Path) -> None:
         """Rename the database of an earlier Thresher version to this file's name, after merging its log.

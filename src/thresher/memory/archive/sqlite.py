@@ -210,7 +210,13 @@ class SqliteArchive:
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
         with self.connected() as connection:
-            return connection.execute(statement, values).fetchall()
+            try:
+                return connection.execute(statement, values).fetchall()
+            except (UnicodeDecodeError, OperationalError) as error:
+                if "decode" not in str(error):
+                    raise
+                connection.text_factory = _decode_damaged_text
+                return connection.execute(statement, values).fetchall()
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
         with self.transaction(), self.connected() as connection:
@@ -355,6 +361,10 @@ def _parse_session(key: int, *row: Any) -> StoredSession:
     for moment in ("started", "ended"):
         fields[moment] = _parse_iso(fields[moment])
     return StoredSession(ArchivedSession(**fields), ordinal, source, owner, origin, bool(present), text, version)
+
+
+def _decode_damaged_text(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _parse_iso(text: str) -> datetime | None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from thresher.memory.records import EXCLUSION_REASONS, TextKind
 
-DOCUMENT_VERSION = 6
+DOCUMENT_VERSION = 7
 """Version of the document schema. Changing it rebuilds every index."""
 MOST_FOLDERS = 24
 MOST_PATH_CHARS = 4096

@@ -51,6 +51,10 @@ _SHORT_OPTION_COMMAND = re.compile(
     r"(?:mysql\w*|mariadb\w*|sshpass|redis-cli|login|ldap\w+|smbclient|7z|unzip|zip|mongo\w*|sqlcmd|wget|htpasswd)"
     r"\b[^\n|;&]{0,150}\Z"
 )
+_NAME_OF_LISTED = re.compile(
+    r"\b(?i:name|key)\\{0,3}[\"']?\s?[:=]\s?\\{0,3}[\"']?([\w.-]{1,60})\\{0,3}[\"']?,?\s{0,40}"
+    r"\\{0,3}[\"']?value\\{0,3}[\"']?\Z"
+)
 _NAME_OF_VALUE = re.compile(r"\s{1,4}(?i:value)\Z")
 _NAME_OF_STRING = re.compile(r"</key>\s{0,20}<string\Z")
 
@@ -124,6 +128,13 @@ def _find_attribute(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
     kind = find_name_kind(text, name_end.start()) if name_end else None
     if kind:
         yield from _check_value(text, match.end(), kind)
+
+
+def _find_listed(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
+    """Find `{"name": "PASSWORD", "value": "…"}`, also in YAML."""
+    before = _NAME_OF_LISTED.search(text, max(0, match.start() - 160), match.start())
+    if before and (kind := classify_name(before[1])):
+        yield from _check_value(text, match.end(), kind, literal=True)
 
 
 def _find_element(text: str, match: re.Match[str]) -> Iterator[SecretMatch]:
@@ -234,6 +245,11 @@ CONTEXTS = {
     ),
     "named": SecretContext(":", _after_name(":", *_SIGNS), _ASSIGNED, _find_assigned),
     "assigned": SecretContext("=", _after_name("=", *_SIGNS), _ASSIGNED, _find_assigned),
+    "aligned_setting": SecretContext("=", r"(?<=[ ]{2}=)", _ASSIGNED, _find_assigned),
+    "aligned_field": SecretContext(":", r"(?<=[ ]{2}:)", _ASSIGNED, _find_assigned),
+    "listed": SecretContext(
+        ":", r"(?:(?<=value:)|(?<=value[\"']:)|(?<=value\\[\"']:))", rf"\s?{_OPENING}(?={_DIGIT_SOON})", _find_listed
+    ),
     "attribute": SecretContext("=", r"(?<=\s(?i:value)=)", rf"{_OPENING}(?={_DIGIT_SOON})", _find_attribute),
     "element": SecretContext(
         ">",
