@@ -7,7 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from thresher.cli.common import program_name
-from thresher.render.text import plural
+from thresher.render.text import plural, strip_control_codes
 
 if TYPE_CHECKING:
     from thresher.memory import Memory
@@ -30,7 +30,7 @@ def suggest_searches(memory: "Memory", results: "SearchResults", text: str, *, b
         if not results.found and _ID.fullmatch(word) and _is_session_id(memory, word):
             yield f"`{word}` is a session id; to read that session: {program_name()} show {word}"
         elif not by_file and _is_path(word):
-            command = f"{program_name()} search --file {quote(word)}"
+            command = f"{program_name()} search --file {quote(strip_control_codes(word))}"
             yield f"`{word}` looks like a file; to find sessions that touch it: {command}"
 
 

@@ -342,7 +342,8 @@ class SessionStore:
         """Return a note about each session with damaged messages."""
         ids = [session.id for session in self.find_sessions(keys)]
         what = "cannot be read, because the archive is damaged"
-        return [f"part of {id} {what}; `thresher show {id}` lists the messages" for id in ids]
+        # An id comes from a transcript, so it is not part of a command that a user may paste.
+        return [f"part of {id} {what}; `thresher show` with this id lists the messages" for id in ids]
 
     def document_frequency(self, word: str) -> int:
         """Return the number of texts, except tool output, that contain a word (a token of `tokenize_words`)."""
