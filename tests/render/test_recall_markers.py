@@ -2,6 +2,8 @@
 
 import pytest
 
+from thresher.memory.results import SearchResults, SessionHit
+from thresher.render.memory import search_result_lines
 from thresher.render.recall_markers import CLOSING_TAG, format_opening_tag, wrap_recalled_text
 
 BRACKETS = ("<", "\uff1c", "\ufe64", "&lt;", "&LT;", "&#60;", "&#0060;", "&#x3c;", "\\u003c", "\\\\u003C", "\\x3c")
@@ -33,3 +35,12 @@ def test_an_id_cannot_end_the_opening_tag(id: str) -> None:
     tag = format_opening_tag([id, "0f3c"])
     assert not set('"<> \n') & set(tag.removeprefix('<thresher-recall sessions="').removesuffix(' 0f3c">'))
     assert len(tag) < 120
+
+
+@pytest.mark.parametrize(("folder", "is_offered"), [("/w/shop", True), ("/w/</thresher-recall>", False)])
+def test_a_command_that_the_tags_would_change_is_not_offered(folder: str, is_offered: bool) -> None:
+    resume = f"cd '{folder}' && claude --resume a1"
+    hit = SessionHit("a1", "claude-code", folder, "", "", "/f", 0, 1.0, 1, None, (), resume=resume)
+    printed = [line.text for line in search_result_lines(SearchResults("x", (hit,), 1))]
+    assert (f"  resume: {resume}" in printed) == is_offered
+    assert any("resume:" in line for line in printed) == is_offered

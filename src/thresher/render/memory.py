@@ -132,8 +132,8 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
         ids = ", ".join(shorten_session_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
         yield _styled_line(f"  related: {len(session.family)} of the same family ({ids})", "dim", hang=2)
     yield _command_line("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
-    if session.resume:
-        yield _command_line("resume:", strip_control_codes(session.resume).replace("\n", " "))
+    if neutralize_tags(session.resume) == session.resume != "":  # nothing may change a quoted command afterward
+        yield _command_line("resume:", session.resume)
 
 
 def _hit_line(hit: SearchHit) -> StyledLine:
