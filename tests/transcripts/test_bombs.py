@@ -10,7 +10,7 @@ import thresher as th
 from step_count import count_steps
 from thresher.errors import OptionError, ReadError
 from thresher.transcripts import ReadLimits
-from thresher.transcripts.source import MEBIBYTE, UNPACKED_VARIABLE, import_zstd
+from thresher.transcripts.source import MAX_PROBLEMS, MEBIBYTE, UNPACKED_VARIABLE, import_zstd
 
 ROW = (
     b'{"type":"user","uuid":"a","parentUuid":null,"sessionId":"s","timestamp":"2026-03-01T00:00:00Z",'
@@ -48,6 +48,15 @@ def test_reading_takes_at_most_three_times_the_unpacked_size(bomb: bytes, pack: 
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 3.1 * len(bomb) + MEBIBYTE
+
+
+def test_problems_beyond_a_limit_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "broken.jsonl"
+    path.write_bytes(ROW + b"x\n" * 5_000 + ROW.replace(b'"a"', b'"b"').replace(b"null", b'"a"'))
+    session = th.read(path)
+    assert len(session.history) == 2
+    assert len(session.problems) == MAX_PROBLEMS + 1
+    assert session.problems[-1].what == "4,000 more problems up to line 5,001"
 
 
 @pytest.mark.parametrize("name", ["records", "a document on many lines", "one string", "line breaks"])

@@ -5,16 +5,13 @@ continues with the next line. Only a file that cannot be opened raises an error.
 """
 
 import io
-import json
 import os
-import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from copy import copy
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
@@ -23,6 +20,7 @@ import msgspec
 from thresher.errors import OptionError, ReadError
 from thresher.model import Problem, SourceLocation
 from thresher.model.jsontext import load_json
+from thresher.transcripts.broken_json import decode_text, encode_clean_json, split_json_values
 
 RowT = TypeVar("RowT")
 
@@ -30,13 +28,13 @@ GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEAD_LINES = 12
+MAX_PROBLEMS = 1_000
+"""Maximum number of problems of a file that are listed one by one."""
 MEBIBYTE = 1 << 20
 UNPACKED_VARIABLE = "THRESHER_MAX_UNPACKED_MB"
 BYTES_PER_VALUE = 64
 """Estimated memory of a small decoded value, such as an empty list."""
 BLOCK_BYTES = 1 << 18  # larger blocks are slower: the system supplies new memory pages for each one
-_NON_SPACE = re.compile(r"\S")
-_SURROGATE_ESCAPES = re.compile(r"(\\\\|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2})|\\ud[89a-f][0-9a-f]{2}")
 _DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -97,6 +95,7 @@ class SourceFile:
         self.problems: list[Problem] = []
         self.document_problems: list[Problem] = []
         """Problems found while decoding `document`."""
+        self._unlisted_problems = self._unlisted_place = 0
         self._is_cut_off = False
         self._is_only_line = False
         """True if the first line is the whole file, and valid JSON."""
@@ -105,12 +104,23 @@ class SourceFile:
     def copy_for_session(self) -> "SourceFile":
         """Return a copy for one of the file's sessions, with an empty list of problems."""
         other = copy(self)
-        other.problems = []
+        other.problems, other._unlisted_problems = [], 0
         return other
 
     def report(self, what: str, done: str, line: int = 0) -> None:
-        """Record a problem: what is wrong (`what`), the action taken (`done`), and the line."""
-        self.problems.append(Problem(what, done, self.file, line))
+        """Record a problem: what is wrong (`what`), the action taken (`done`), and the line.
+
+        Problems beyond `MAX_PROBLEMS` are only counted, in the last entry, so that they take no memory.
+        """
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(Problem(what, done, self.file, line))
+            return
+        if not self._unlisted_problems:
+            self._unlisted_place = len(self.problems)
+            self.problems.append(Problem("", ""))
+        self._unlisted_problems += 1
+        what = f"{self._unlisted_problems:,} more problems up to line {line:,}"
+        self.problems[self._unlisted_place] = Problem(what, "not listed", self.file)
 
     def at(self, line: int) -> SourceLocation:
         """Return the location of a line, or of a numbered item in a document."""
@@ -218,17 +228,17 @@ class SourceFile:
 
     def repair_line(self, number: int, line: bytes) -> list[bytes]:
         """Return the JSON objects in a line that a decoder rejected, each as valid JSON."""
-        text = _decode_text(line)
+        text = decode_text(line)
         if not text:
             self.report("a line of NUL bytes", "skipped", number)
             return []
-        values, rest = _split_json_values(text)
+        values, rest = split_json_values(text)
         if not values:
             self.report(f"a line is not a JSON object, or is truncated: {text[:60]!r}", "skipped", number)
             return []
         done = f"{len(values)} records read from it" if len(values) > 1 else "read without the invalid parts"
         self.report("a line is not valid JSON" + (f", and ends in {rest[:40]!r}" if rest else ""), done, number)
-        return [_encode_clean_json(value) for value in values]
+        return [encode_clean_json(value) for value in values]
 
     @cached_property
     def head(self) -> "CachedIterable":
@@ -276,7 +286,7 @@ class SourceFile:
                 self._is_only_line = False
                 if line.strip() in (b"{", b"["):
                     return
-                values, rest = _split_json_values(_decode_text(line))
+                values, rest = split_json_values(decode_text(line))
                 yield from [] if rest else values
             if number >= HEAD_LINES:
                 return
@@ -293,7 +303,7 @@ class SourceFile:
         whole = SourceFile(self.path, self.limits)
         # Test the first block, not the first line: a document on one line may exceed the limit for a line.
         first = next(SourceFile(self.path, self.limits)._blocks(), b"").lstrip()
-        if not _decode_text(first[:100]).startswith(("{", "[")):
+        if not decode_text(first[:100]).startswith(("{", "[")):
             return None
         data = whole._read_bytes()
         self.document_problems = whole.problems
@@ -321,11 +331,11 @@ class SourceFile:
         return True
 
     def _repair_document(self, whole: "SourceFile", data: bytes) -> Any:
-        values, rest = _split_json_values(_decode_text(data), kinds=dict | list)
+        values, rest = split_json_values(decode_text(data), kinds=dict | list)
         if len(values) != 1 or rest:
             return None
         try:
-            clean = load_json(_encode_clean_json(values[0]))
+            clean = load_json(encode_clean_json(values[0]))
         except RecursionError:
             return None
         whole.report("the file is not valid JSON", "read without the invalid parts")
@@ -363,37 +373,3 @@ def import_zstd() -> Any:
     except ImportError:
         from backports import zstd  # noqa: PLC0415 - only needed for compressed files
     return zstd
-
-
-def _decode_text(data: bytes) -> str:
-    """Decode UTF-8: remove a byte order mark, NULs and outer whitespace; replace invalid bytes."""
-    return data.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"").decode("utf-8", "replace").strip()
-
-
-def _split_json_values(text: str, kinds: Any = dict) -> tuple[list[Any], str]:
-    """Decode the JSON values at the start of a text. Return these values and the rest of the text."""
-    decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, parse_float=_parse_finite_float)
-    values: list[Any] = []
-    start = 0
-    while match := _NON_SPACE.search(text, start):
-        start = match.start()
-        try:
-            value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            break
-        if not isinstance(value, kinds):
-            break
-        values.append(value)
-        start = end
-    return values, text[start:].strip()
-
-
-def _parse_finite_float(text: str) -> float | None:
-    """Parse a float. Return None for a number that is too large for a float, since JSON cannot encode infinity."""
-    number = float(text)
-    return number if isfinite(number) else None
-
-
-def _encode_clean_json(value: Any) -> bytes:
-    """Encode a value as JSON, and replace lone surrogates, which UTF-8 cannot encode."""
-    return _SURROGATE_ESCAPES.sub(lambda match: match[0] if match[1] else r"\ufffd", json.dumps(value)).encode()
