@@ -54,10 +54,11 @@ class Conversation:
         answers = [{"type": "tool_result", "tool_use_id": i, "content": c[2]} for i, c in zip(ids, calls, strict=True)]
         return self._add("user", [answers[n] for n in order or range(len(answers))])
 
-    def chat(self, turns: int, word: str = "topic") -> Self:
-        """Add short exchanges without tools."""
+    def chat(self, turns: int, word: str = "topic", *, lines: int = 0) -> Self:
+        """Add exchanges without tools, whose answers have a number of lines."""
         for turn in range(turns):
-            self.human(f"{word} question {turn}").agent(f"{word} answer {turn}")
+            more = f": {text_of(f'{word}{turn}', lines)}" if lines else ""
+            self.human(f"{word} question {turn}").agent(f"{word} answer {turn}{more}")
         return self
 
     def _add(self, role: str, content: Any) -> Self:
