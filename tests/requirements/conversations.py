@@ -35,15 +35,15 @@ class Conversation:
         thinking = {"type": "thinking", "thinking": thought, "signature": "c2lnbmVk"}
         return self._add("assistant", [thinking, {"type": "text", "text": text}])
 
-    def uses(self, tool: str, result: str | None, *, says: str = "", failed: bool = False, **arguments: Any) -> Self:
+    def uses(self, tool: str, answer: str | None, /, *, says: str = "", failed: bool = False, **arguments: Any) -> Self:
         """Add a call with its result; without a result, the call stays open."""
         self._calls += 1
         call = {"type": "tool_use", "id": f"call{self._calls}", "name": tool, "input": arguments}
         self._add("assistant", [{"type": "text", "text": says}, call] if says else [call])
-        if result is None:
+        if answer is None:
             return self
-        answer = {"type": "tool_result", "tool_use_id": f"call{self._calls}", "content": result}
-        return self._add("user", [answer | ({"is_error": True} if failed else {})])
+        result = {"type": "tool_result", "tool_use_id": f"call{self._calls}", "content": answer}
+        return self._add("user", [result | ({"is_error": True} if failed else {})])
 
     def uses_in_parallel(self, *calls: tuple[str, Row, str], order: Iterable[int] | None = None) -> Self:
         """Add several calls of one message, and their results in the given order."""
