@@ -49,18 +49,18 @@ def summaries(messages: list[Row]) -> list[str]:
 # Which calls.
 
 
-@pytest.mark.parametrize("tool", "read_file execute_command search_files apply_diff Read Bash Grep Edit lookup".split())
+OPERATING = ("read_file", "execute_command", "search_files", "apply_diff", "Read", "Bash", "Grep", "Edit", "lookup")
+TALKING = ("task_completion", "ask_question", "converse", "AskUserQuestion", "attempt_completion", "finish")
+
+
+@pytest.mark.parametrize("tool", OPERATING)
 def test_calls_that_operate_are_summarized_with_their_results(tool: str) -> None:
     left = summarize(work(12, tool))
     assert tools(left) == results(left) == []
     assert len(summaries(left)) == 1
 
 
-@pytest.mark.parametrize(
-    "tool",
-    "task_completion ask_question converse AskUserQuestion ask_followup_question attempt_completion finish"
-    " ExitPlanMode".split(),
-)
+@pytest.mark.parametrize("tool", TALKING)
 def test_calls_that_talk_to_the_person_or_end_the_task_are_never_summarized(tool: str) -> None:
     talk = Conversation().human("Begin.").uses(tool, "Port 8123, please.", question=ASKED)
     left = summarize(work(12, talk=talk))
