@@ -124,7 +124,7 @@ KEEP = {"thresher": {"keep": True}}
 
 @pytest.mark.parametrize("where", ["tool", "message", "call", "result", "text", "argument"])
 def test_a_tool_a_message_or_a_call_can_mark_itself_to_stay(where: str) -> None:
-    mark = {"note": "[keep] the port"} if where == "argument" else {}
+    mark: dict[str, Any] = {"note": "[keep] the port"} if where == "argument" else {}
     says = "[keep] We need this." if where == "text" else ""
     talk = Conversation().human("Begin.").uses("lookup", text_of("port", 10), says=says, **mark)
     asked, answered = talk.messages[1:3]
