@@ -3,11 +3,13 @@
 import json
 import re
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import thresher as th
 from strategies import LONE, histories
 from thresher.edits import Truncate, apply, apply_elisions, build_plan, find_verified_placeholders
 from thresher.errors import OptionError
@@ -220,6 +222,24 @@ def test_a_full_match_drops_a_text_and_replaces_a_result() -> None:
     smaller = after(FilterMessages(patterns=("(?s)line 0.*",)), history)
     assert len(smaller) == len(history) - 1
     assert next(smaller[2].results).text.startswith("[thresher ")
+
+
+@pytest.mark.parametrize("content", ["id-77", [{"type": "text", "text": "id-77"}, {"type": "text", "text": "id-78"}]])
+@pytest.mark.parametrize("dialect", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_a_short_result_that_matches_completely_becomes_empty(dialect: str, content: Any) -> None:
+    """A placeholder would have more tokens than the result, so the match would stay."""
+    rows: list[dict[str, Any]] = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "whoami", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": content}]},
+        {"role": "assistant", "content": "Done."},
+    ]
+    messages = rows if dialect == "anthropic" else th.emit(th.parse(rows), dialect)
+    fitted = th.fit(messages, policy="none", custom_patterns=(r"id-\d+",), dialect=dialect)
+    assert th.check(fitted, dialect) == ()
+    history = th.parse(fitted, dialect)
+    assert [result.text for message in history for result in message.results] == [""]
+    assert '"text": ""' not in json.dumps(fitted)
 
 
 def test_patterns_and_a_limit_make_one_truncation() -> None:

@@ -12,6 +12,7 @@ from thresher.policies.mask import MaskOldResults
 from thresher.policies.superseded import RemoveSuperseded
 from thresher.policies.tools import EditToolCalls
 
+EDIT = ("edit_file", {"path": "a.py", "old_str": "a", "new_str": "b"})
 BASH, READ, OWN = ("Bash", {"command": "make"}), ("Read", {"file_path": "a.json"}), ("get_weather", {"city": "Oslo"})
 LONG = "a line of output\n" * 100
 FAILED: list[tuple[tuple[str, dict[str, str]], str]] = [
@@ -19,13 +20,22 @@ FAILED: list[tuple[tuple[str, dict[str, str]], str]] = [
     (BASH, f"Exit code: 1\nWall time: 0.2 seconds\nOutput:\n{LONG}"),
     (BASH, f"Chunk ID: 1a2b\nWall time: 0.05 seconds\nProcess exited with code 127\nOutput:\n{LONG}"),
     (BASH, f"{LONG}[The command completed with exit code 1.]\n[Current working directory: /work]"),
+    (BASH, f"{LONG}<shellId: 6 completed with exit code 1>"),
+    (BASH, f"exitcode: 1 (execution failed)\nCode output: {LONG}"),
     (BASH, json.dumps({"output": LONG, "metadata": {"exit_code": 1, "duration_seconds": 0.1}})),
     (BASH, json.dumps({"stdout": LONG, "stderr": "", "exit_code": 3})),
     (BASH, "bash: nvm: command not found"),
     (BASH, "fatal: not a git repository"),
+    (BASH, "ls: cannot access 'runtests.py': No such file or directory\n(Open file: /work/a.py)\nbash-$"),
+    (BASH, "cat: /etc/shadow: Permission denied"),
+    (BASH, "failed in sandbox None with execution error: command timed out"),
     (OWN, '{"error": "unknown city"}'),
     (OWN, json.dumps({"error": {"code": 404, "message": LONG}})),
     (OWN, '{"status": "error", "error_message": "no such city"}'),
+    (OWN, '{"status": "failed", "message": "offline"}'),
+    (OWN, "MCP error -32602: Input validation error: Invalid arguments for tool get_weather"),
+    (OWN, "Invalid `city` parameter: oslo. The name must be capitalized."),
+    (OWN, "Observation:\nError fetching the page: 403 Client Error"),
     (OWN, '{"success": false, "reason": "offline"}'),
     (OWN, '{"isError": true, "content": []}'),
     (OWN, '{"result": {"error": "unknown city"}}'),
@@ -36,12 +46,19 @@ FAILED: list[tuple[tuple[str, dict[str, str]], str]] = [
     (READ, "<tool_use_error>File does not exist.</tool_use_error>"),
     (READ, '{"error": "ENOENT", "path": "a.json"}'),
     (READ, "ENOENT: no such file or directory"),
+    (READ, "File does not exist."),
+    (EDIT, "String to replace not found in file."),
+    (EDIT, "apply_patch verification failed: Failed to find expected lines in a.py"),
+    (EDIT, "Ran into [Errno 2] No such file or directory: 'a.py' while trying to write to a.py"),
 ]
 SUCCEEDED: list[tuple[tuple[str, dict[str, str]], str]] = [
     (BASH, "Exit code: 0\nOutput:\nError: 0 of them"),
     (BASH, json.dumps({"output": "Error: none", "metadata": {"exit_code": 0}})),
     (BASH, f"3 passed\n{LONG}"),
     (BASH, ""),
+    (BASH, f"{LONG}<shellId: 6 completed with exit code 0>"),
+    (BASH, "exitcode: 0 (execution succeeded)\nCode output: Permission denied was logged"),
+    (BASH, "ls: lists files; it says No such file or directory for a missing one."),
     (OWN, '{"error": null, "temperature": 3}'),
     (OWN, '{"errors": [], "ok": true}'),
     (OWN, '{"success": true, "exit_code": 0, "status": "done"}'),

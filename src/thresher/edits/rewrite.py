@@ -69,7 +69,8 @@ def truncate_part(part: Text | ToolCall | ToolResult, gaps: tuple[Elision, ...],
             others = tuple([item for item in part.content if not isinstance(item, Text)])
             first = next((item for item in part.content if isinstance(item, Text)), None)
             truncated = structs.replace(first, text=text) if first is not None else Text(text)
-            return structs.replace(part, content=(truncated, *others))
+            # Anthropic rejects blank text blocks, but not a result without blocks.
+            return structs.replace(part, content=(truncated, *others) if text.strip() else others)
 
 
 def is_blank_text(part: Part) -> bool:

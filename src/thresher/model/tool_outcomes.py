@@ -26,8 +26,8 @@ class ToolOutcome(NamedTuple):
 
 UNKNOWN_OUTCOME = ToolOutcome(is_known=False, failed=False, exit_code=None, output="")
 _EXIT_CODE = re.compile(
-    r"^(?:exit code:? |(?:process|command) exited with code |<returncode>|<exit_code>"
-    r"|\[the command completed with exit code )(-?\d{1,10})\b",
+    r"^(?:exit ?code:? |(?:process|command) exited with code |<returncode>|<exit_code>"
+    r"|<(?:shellId: \w{1,20} completed|exited) with exit code |\[the command completed with exit code )(-?\d{1,10})\b",
     re.IGNORECASE | re.MULTILINE,
 )
 _OUTPUT_HEADER = re.compile(
@@ -37,14 +37,18 @@ _OUTPUT_HEADER = re.compile(
 )
 _OUTPUT_FOOTER = re.compile(
     r"(?:</output>|^Command exited with code -?\d+|^\[The command completed with exit code -?\d+\.\]"
-    r"|<system-reminder>[^<]*</system-reminder>)\Z",
+    r"|^<(?:shellId: \w{1,20} completed|exited) with exit code -?\d+>|<system-reminder>[^<]*</system-reminder>)\Z",
     re.MULTILINE,
 )
 _ERROR_OPENING = re.compile(
-    r"\s*(?:<tool_use_error>|\[?error\b|traceback \(most recent|[\w.]{0,60}(?:Error|Exception): |fatal: |ENOENT\b"
-    r"|(?:/bin/)?(?:ba|z|da)?sh: |(?:file|path|tool|function) not found\b|no such (?:file|tool|function)\b"
+    r"\s*(?:observation:\s*)?(?:<tool_use_error>|\[?error\b|traceback \(most recent"
+    r"|[\w.]{0,60}(?:Error|Exception): |fatal: |ENOENT\b|(?:/bin/)?(?:ba|z|da)?sh: "
+    r"|(?:file|path|tool|function) not found\b|no such (?:file|tool|function)\b"
     r"|(?:tool|command|function|execution)(?: call| execution| [`'\"][^`'\"\n]{1,60}[`'\"])? failed\b"
-    r"|failed to (?:execute|run|call|read|write|open|find|parse|apply)\b)",
+    r"|failed to (?:execute|run|call|read|write|open|find|parse|apply)\b|failed in sandbox\b"
+    r"|(?:permission|access) denied\b|(?:file|path) does not exist\b|string to replace not found\b"
+    r"|MCP error -?\d|apply_patch verification failed\b|invalid (?:`\w{1,40}` )?(?:argument|parameter)s?\b"
+    r"|ran into \[Errno |\w{1,20}: [^\n]{0,200}(?:No such file or directory|Permission denied)\s*(?:\Z|\n))",
     re.IGNORECASE,
 )
 _CERTAIN_OPENING = re.compile(r"\s*(?:<tool_use_error>|Traceback \(most recent call last\))")
@@ -117,7 +121,7 @@ def _reports_error(text: str) -> bool:
         or value.get("isError") is True
         or value.get("success") is False
         or value.get("ok") is False
-        or value.get("status") == "error"
+        or value.get("status") in ("error", "failed", "failure")
         or any(type(code) is int and code != 0 for code in codes)
     )
 

@@ -46,6 +46,9 @@ TOOL_SHARE = 0.25
 """Share of a long message that arguments and results get, even if texts need more."""
 MAX_ROUNDS = 8
 """Maximum rounds of removing matches."""
+MIN_REPLACED_CHARS = 1_000
+"""Minimum length of a result that a placeholder replaces if a pattern matches all of it. A shorter result becomes
+empty, because a placeholder might have more tokens."""
 MAX_CACHED_CHARS = 200_000
 """Maximum length of a text whose matches are cached, because the cache keeps the text in memory."""
 
@@ -149,7 +152,8 @@ class FilterMessages:
             gaps = _map_to_original(matched, cuts)
             why = f"message longer than {self.longer_than:,}" if cuts else why
         over = _liftable_pin(history[place.message]) if matched else ""
-        if isinstance(part, ToolResult) and gaps and not apply_elisions(text, gaps).strip():
+        is_replaced = isinstance(part, ToolResult) and len(text) >= MIN_REPLACED_CHARS
+        if is_replaced and gaps and not apply_elisions(text, gaps).strip():
             yield Replace(history.occurrence(place), POLICY_NAME, why, over=over)
         elif gaps:
             yield Truncate(history.occurrence(place), POLICY_NAME, why, gaps, over=over)

@@ -1,0 +1,1 @@
+"""Tests that read as a specification: one test for each requirement, grouped by feature."""
