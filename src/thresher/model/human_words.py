@@ -30,7 +30,7 @@ MAX_CLOSING_TAG_CHARS = 40
 
 _PLAN_COPY = re.compile(r"^## Approved Plan:?[ \t]*$", re.MULTILINE)
 """Heading before a copy of the plan that the call already contains."""
-_OPENING = r"\s*(?:\[thresher [^\n]*\]\n)?(?:\[\w[^\n]*\] Result:\s*)?(?:\[?Error:?\]?:? )?"
+_OPENING = r"\s*+(?:\[thresher [^\n]*\]\n)?(?:\[\w[^\n]*\] Result:\s*+)?(?:\[?Error:?\]?:? )?"
 """Placeholder, header and prefix before the first words of a result."""
 _DECISION = re.compile(
     rf"{_OPENING}(?P<words>[^\n]*?\bthe user said:|(?:The )?(?:User|user)\b[^\n]*?\b(?:said|feedback|comments?|reason"
