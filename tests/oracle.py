@@ -87,8 +87,7 @@ def _is_tool_use(block: dict[str, Json]) -> bool:
 
 
 def _is_tool_result(block: dict[str, Json]) -> bool:
-    fits = _texts(block.get("tool_use_id")) and isinstance(block.get("is_error", False), bool)
-    return block.get("type") == "tool_result" and fits and isinstance(block.get("content", ""), str | list)
+    return block.get("type") == "tool_result" and _texts(block.get("tool_use_id"))
 
 
 def _anthropic_content(number: int, content: str | list[Json], *, spoken: bool, last: bool) -> Iterator[str]:
@@ -156,6 +155,8 @@ def _chat(rows: list[Json]) -> Iterator[str]:
         waiting = Counter()
         if role == "":
             continue
+        if role == "assistant" and row.get("tool_calls") == []:
+            yield f"{number}: an empty list of calls"
         calls = [entry for entry in row.get("tool_calls") or () if role == "assistant" and _is_chat_call(entry)]
         waiting.update(str(entry.get("id")) for entry in calls)
         if any(not entry.get("id") or len(entry["id"]) > 40 for entry in calls) or 2 in waiting.values():

@@ -165,3 +165,15 @@ def test_other_values_are_errors_that_name_the_type(function: str, case: str) ->
     call = th.Window(budget=2_000).fit if function == "window" else getattr(th, function)
     with pytest.raises(FormatError, match=reason):
         call(value)
+
+
+@pytest.mark.parametrize("function", ["parse", "count", "fit", "plan", "check", "window"])
+def test_arguments_that_are_nested_too_deeply_are_rejected(function: str) -> None:
+    arguments: dict[str, Json] = {}
+    for _ in range(500):
+        arguments = {"a": arguments}
+    call = {"type": "tool_use", "id": "c1", "name": "Read", "input": arguments}
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": [call]}]
+    use = th.Window(budget=2_000).fit if function == "window" else getattr(th, function)
+    with pytest.raises(FormatError, match="nested too deeply"):
+        use(messages)

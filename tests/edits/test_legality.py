@@ -96,6 +96,7 @@ BROKEN: dict[tuple[str, str], tuple[Message, ...]] = {
     ("blank-message", ANTHROPIC): (asked(Text(" \n")),),
     ("empty-message", ANTHROPIC): (HELLO, said(format=ANTHROPIC), HELLO),
     ("empty-message", CHAT): (HELLO, said(format=CHAT, fields='{"content":null}')),
+    ("empty-calls", CHAT): (HELLO, said(Text("so"), format=CHAT, fields='{"tool_calls":[]}')),
     ("empty-message", GEMINI): (HELLO, said(format=GEMINI)),
     ("results-first", ANTHROPIC): (*CALLS[:2], asked(Text("look"), result())),
     ("thinking-first", ANTHROPIC): (HELLO, said(Text("so"), SIGNED, call(), format=ANTHROPIC), answered(result())),

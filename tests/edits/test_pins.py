@@ -123,3 +123,38 @@ def test_a_marked_text_next_to_a_prompt_is_pinned() -> None:
     assert find_pins(marked) == {Place(0, 0): "injection", Place(2, 0): "current"}
     assert find_pins(history) == {Place(2, 0): "current"}
     assert mark_context(history, ("PROJECT FACTS",)).messages[0] is marked.messages[0]
+
+
+# --- something is left -------------------------------------------------------------------------------------------
+
+LONG_ANSWER = "Here is the plan. " * 400
+ASSISTANT_ONLY: dict[str, list[Any]] = {
+    "anthropic": [{"role": "assistant", "content": LONG_ANSWER}],
+    "openai-chat": [{"role": "assistant", "content": LONG_ANSWER}],
+    "openai-responses": [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": LONG_ANSWER}]}
+    ],
+    "gemini": [{"role": "model", "parts": [{"text": LONG_ANSWER}]}],
+}
+CALLS_ONLY = [
+    {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]},
+]
+
+
+@pytest.mark.parametrize("policy", [dropped, "sliding-window", "auto"])
+@pytest.mark.parametrize("dialect", format_names("wire"))
+def test_a_conversation_without_a_prompt_does_not_become_an_empty_request(dialect: str, policy: Any) -> None:
+    messages = ASSISTANT_ONLY[dialect]
+    store = InMemoryContentStore()
+    after = th.fit(messages, policy=policy, budget=200, format=dialect, store=store)
+    assert after
+    assert th.check(after, dialect) == ()
+    assert th.fit(after, policy=policy, budget=200, format=dialect, store=store) == after
+
+
+def test_the_last_parts_stay_if_there_is_no_text() -> None:
+    after = th.fit(CALLS_ONLY, policy=[dropped], format="openai-responses", store=InMemoryContentStore())
+    assert after
+    assert th.check(after, "openai-responses") == ()

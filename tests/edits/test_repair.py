@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -293,3 +294,53 @@ def _recorded(path: Path) -> list[History]:
         return [segment for session in read_all(path) for segment in session.segments]
     except ReadError:
         return []
+
+
+# --- what looks legal but is not ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"content": "done", "is_error": None},
+        {"content": None},
+        {"content": None, "is_error": None},
+        {"content": "done", "is_error": "no"},
+        {"content": {"text": "done"}},
+    ],
+)
+def test_a_result_with_a_field_of_another_type_stays_the_only_one(fields: dict[str, Any]) -> None:
+    messages: list[Any] = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "Read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", **fields}]},
+    ]
+    history = parse(messages, "anthropic")
+    assert emit(history, "anthropic") == messages
+    assert repair(history, "anthropic").history is history
+
+
+@pytest.mark.parametrize(
+    ("dialect", "messages"),
+    [
+        ("anthropic", [{"role": "user", "content": []}]),
+        ("anthropic", [{"role": "user", "content": ""}]),
+        ("openai-chat", [{"role": "user", "content": None}]),
+        ("openai-chat", [{"role": "system", "content": "be brief"}, {"role": "user", "content": None}]),
+        ("gemini", [{"role": "user", "parts": []}]),
+    ],
+)
+def test_a_conversation_of_empty_messages_does_not_become_an_empty_request(dialect: str, messages: list[Any]) -> None:
+    repaired = repair(parse(messages, dialect), dialect)
+    emitted = emit(repaired.history, dialect)
+    assert [row["role"] for row in emitted] == [row["role"] for row in messages]
+    assert EARLIER_CONVERSATION_NOTE in str(emitted)
+    assert [one.rule for one in repaired.repairs][-1] == "empty-message"
+    assert repair(repaired.history, dialect).repairs == ()
+
+
+def test_an_empty_list_of_calls_is_removed() -> None:
+    messages = [{"role": "user", "content": "go"}, {"role": "assistant", "content": "hi", "tool_calls": []}]
+    repaired = repair(messages, "openai-chat")
+    assert emit(repaired.history, "openai-chat") == [messages[0], {"role": "assistant", "content": "hi"}]
+    assert [one.rule for one in repaired.repairs] == ["empty-calls"]

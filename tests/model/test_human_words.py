@@ -13,7 +13,7 @@ from fixture_files import fixtures, own_fixture, ready
 from thresher.budget import fit_with_plan
 from thresher.dialects import emit
 from thresher.model import History, Message, Part, Session, Text, ToolCall, ToolResult, part_text
-from thresher.model.human_words import find_human_words
+from thresher.model.human_words import extract_human_words, find_human_words
 from thresher.model.tool_catalog import find_tool_kind
 from thresher.store import InMemoryContentStore
 from thresher.transcripts import format_names, read_all
@@ -79,6 +79,38 @@ def test_a_persons_words_are_found(name: str, text: str) -> None:
 )
 def test_output_that_only_looks_like_a_persons_words_is_output(name: str, text: str) -> None:
     assert find_human_words(ToolResult("1", (Text(text),)), name, find_tool_kind(name).category) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "quoted"),
+    [
+        ("Bash", CLAUDE_DENIED, WORDS),
+        ("write_to_file", DENIED, WORDS),
+        ("write_to_file", f"{LOG}\n{APPROVED}", WORDS),
+        ("write_to_file", json.dumps({"status": "denied", "message": "The user denied it", "feedback": WORDS}), WORDS),
+        ("attempt_completion", f"<user_message>\n{WORDS}\n</user_message>", WORDS),
+        ("finish", WORDS, WORDS),
+        ("edit", f"User rejected: {WORDS}", WORDS),
+        (
+            "AskUserQuestion",
+            f'User has answered your questions: "{"Which port? " * 20}"="{WORDS}", "Where?"="say \\"here\\"". Go on.',
+            f'{WORDS}; say \\"here\\"',
+        ),
+        (
+            "ExitPlanMode",
+            "User has approved your plan. You can now start coding. Start with updating your todo list if needed\n\n"
+            "Your plan has been saved to: /home/me/.claude/plans/a-plan-with-a-long-name.md\n"
+            f"You can refer back to it if needed during implementation.\n\n{WORDS}\n\n## Approved Plan:\n1. Do it.",
+            WORDS,
+        ),
+        ("AskUserQuestion", "User has answered your questions: .", "."),
+        ("ExitPlanMode", "User has approved your plan.", "User has approved your plan."),
+    ],
+)
+def test_a_quote_has_only_the_persons_words(name: str, text: str, quoted: str) -> None:
+    span = find_human_words(ToolResult("1", (Text(text),)), name, find_tool_kind(name).category)
+    assert span is not None
+    assert extract_human_words(text[slice(*span)]) == quoted
 
 
 def test_the_copy_of_an_approved_plan_is_not_a_persons_text() -> None:
@@ -214,8 +246,9 @@ def _drop_everything(history: History) -> list[th.Edit]:
     return [th.Drop(occurrence, "everything", "test", removes_human_words=True) for occurrence in history.occurrences]
 
 
-def test_a_bridge_quotes_a_persons_words() -> None:
-    messages = conversation("write_to_file", {"path": "a.py", "content": LOG}, APPROVED).messages
+@pytest.mark.parametrize(("name", "result"), [("write_to_file", APPROVED), ("Bash", CLAUDE_DENIED)])
+def test_a_bridge_quotes_a_persons_words(name: str, result: str) -> None:
+    messages = conversation(name, {"path": "a.py", "content": LOG}, result).messages
     done = th.plan(History((*messages, Message("user", (Text("Next."),)))), policy=["exchanges"], budget=2_500)
     texts = [edit.text for edit in done.edits if isinstance(edit, th.Summarize)]
     assert any(WORDS in text for text in texts), texts

@@ -5,7 +5,8 @@ Objects of the anthropic, openai and google-genai SDKs may be messages, or value
 """
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from thresher.dialects.base import Dialect
@@ -34,10 +35,17 @@ def read_with_dialect(value: Messages, dialect: str | None = None) -> tuple[Hist
         return History(tuple(value)), dialect
     if value == []:
         return History(), dialect
-    try:
+    with reject_deep_nesting():
         plain = to_plain_request(value, dialect)
         found = find_dialect(dialect) if dialect else require_dialect(plain)
         return found.parse(plain), found.name
+
+
+@contextmanager
+def reject_deep_nesting() -> Iterator[None]:
+    """Raise `FormatError` for values that are nested too deeply for Python's stack."""
+    try:
+        yield
     except RecursionError as error:
         raise FormatError("these messages contain values that are nested too deeply") from error
 

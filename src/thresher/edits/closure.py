@@ -9,7 +9,8 @@ from typing import Literal
 from msgspec import structs
 
 from thresher.dialects.table import get_native_dialect
-from thresher.edits.draft import PartDecision, PlanDraft, is_signed_thinking
+from thresher.edits.draft import PlanDraft
+from thresher.edits.draft_state import PartDecision
 from thresher.edits.edit import Edit, Replace, Summarize
 from thresher.edits.pins import find_open_loop
 from thresher.edits.placeholder import describe_part, format_placeholder
@@ -27,6 +28,7 @@ the API drops the thinking.
 LEGALITY_POLICY = "legality"
 """Policy name of edits that only the rules require."""
 OPENING_RULE = "a conversation opens with the user"
+MESSAGE_RULE = "a conversation has a message"
 
 
 def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: bool = False) -> PlanDraft:
@@ -45,6 +47,7 @@ def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: boo
     if thinking == "strip_after_edit":
         _strip_stale_thinking(settled)
     _drop_empty_messages(settled)
+    _keep_some_message(settled)
     _keep_user_opening(settled)
     _discount_merged_messages(settled)
     return settled
@@ -53,7 +56,7 @@ def close_draft(draft: PlanDraft, thinking: ThinkingRule = "free", *, force: boo
 def _protect_signed_thinking(draft: PlanDraft, messages: range) -> None:
     """Withdraw edits up to the last signed thinking of these messages, because its signature covers them."""
     parts = ((Place(i, j), part) for i in messages for j, part in enumerate(draft.history[i].parts))
-    last = max((place for place, part in parts if is_signed_thinking(part)), default=None)
+    last = max((place for place, part in parts if _is_signed_thinking(part)), default=None)
     for place in sorted(draft.decisions.keys() - draft.held_places):
         if last is not None and place <= last and place in draft.decisions:
             draft.withdraw(place, "signed thinking behind it is bound to it", wholly=False)
@@ -65,8 +68,13 @@ def _strip_stale_thinking(draft: PlanDraft) -> None:
         return
     for i in range(first.message, len(draft.history)):
         for place, part in list(draft.remaining_parts(i)):
-            if place > first and is_signed_thinking(part):
+            if place > first and _is_signed_thinking(part):
                 draft.drop(place, LEGALITY_POLICY, "signed thinking behind an edit is no longer valid")
+
+
+def _is_signed_thinking(part: Part) -> bool:
+    """Return whether a part is thinking with a signature."""
+    return isinstance(part, Thinking) and bool(part.signature)
 
 
 def _keep_steps_whole(draft: PlanDraft) -> None:
@@ -88,7 +96,7 @@ def _keep_step_whole(draft: PlanDraft, index: int, is_open: bool) -> None:
     kept = [part for j, part in enumerate(parts) if isinstance(part, ToolCall) and _keeps_call(draft, Place(index, j))]
     for j, part in enumerate(parts) if kept else ():
         place = Place(index, j)
-        is_bound = is_open and is_signed_thinking(part) and place not in draft.held_places
+        is_bound = is_open and _is_signed_thinking(part) and place not in draft.held_places
         signs_step = _is_signed_call(part) and not _is_signed_call(kept[0])
         if is_bound or signs_step:
             draft.withdraw(place, "a signature stays with the calls that it covers", wholly=signs_step)
@@ -136,6 +144,19 @@ def _has_item_id(draft: PlanDraft, index: int) -> bool:
     return any(pocket is not None and '"id"' in pocket.fields for pocket in pockets)
 
 
+def _keep_some_message(draft: PlanDraft) -> None:
+    """Keep the last text as a placeholder if no message besides system text would be left: no API accepts that."""
+    spoken = [i for i, message in enumerate(draft.history.messages) if message.role != "system"]
+    places = [Place(i, j) for i in reversed(spoken) for j in range(len(draft.history[i].parts))]
+    if not places or any(draft.has_parts_left(i) for i in spoken):
+        return
+    last = next((place for place in places if _has_content(draft.history.part(place))), None)
+    if last is not None:
+        _replace_by_placeholder(draft, last, MESSAGE_RULE)
+    else:
+        draft.withdraw(places[0], MESSAGE_RULE)
+
+
 def _keep_user_opening(draft: PlanDraft) -> None:
     """Replace the user's opening text by a placeholder if an assistant message would come first without it."""
     spoken = [i for i, message in enumerate(draft.history.messages) if message.role != "system"]
@@ -146,7 +167,7 @@ def _keep_user_opening(draft: PlanDraft) -> None:
     places = [Place(i, j) for i in users for j in range(len(draft.history[i].parts))]
     first = next((place for place in places if _has_content(draft.history.part(place))), None)
     if first is not None:
-        _replace_opening(draft, first)
+        _replace_by_placeholder(draft, first, OPENING_RULE)
     elif places:
         draft.withdraw(places[0], OPENING_RULE)
 
@@ -155,16 +176,17 @@ def _has_content(part: Part) -> bool:
     return isinstance(part, Text | Image | Summary) and not is_blank_text(part)
 
 
-def _replace_opening(draft: PlanDraft, place: Place) -> None:
+def _replace_by_placeholder(draft: PlanDraft, place: Place, rule: str) -> None:
+    """Replace a dropped part by a placeholder, or withdraw its edit if a placeholder is not smaller."""
     history, part = draft.history, draft.history.part(place)
     target = history.occurrence(place)
     text = format_placeholder(short_id(target.content), describe_part(history[place.message], part, None), part, 0)
     replaced = replace_with_placeholder(part, text)
     weight = draft.token_weights.part(replaced)
     old = draft.decisions[place].edit
-    draft.withdraw(place, OPENING_RULE)
-    is_smaller = weight < draft.original_weight(place)
-    if is_smaller and not isinstance(old, Summarize) and not isinstance(part, Summary):
+    draft.withdraw(place, rule)
+    is_useful = weight < draft.original_weight(place) and place not in draft.placeholders
+    if is_useful and not isinstance(old, Summarize) and not isinstance(part, Summary):
         edit = Replace(target, old.policy, old.why, over=old.over, text=text)
         draft.set_decision(place, PartDecision(edit, weight, replaced))
 

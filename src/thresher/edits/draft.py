@@ -5,8 +5,8 @@ applies the rules that concern the whole history: its opening, thinking after an
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, assert_never
+from collections.abc import Iterable
+from typing import assert_never
 
 from msgspec import structs
 
@@ -17,6 +17,7 @@ from thresher.edits.draft_cache import (
     cached_truncations,
     pair_chain_places,
 )
+from thresher.edits.draft_state import DraftState, PartDecision
 from thresher.edits.edit import Drop, Edit, Pin, Replace, Summarize, Truncate, list_targets
 from thresher.edits.pins import find_pins, is_edit_allowed
 from thresher.edits.placeholder import add_kept_text, describe_part, format_placeholder, format_summary
@@ -30,7 +31,6 @@ from thresher.model import (
     Place,
     Summary,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
     Unknown,
@@ -43,35 +43,19 @@ EDIT_PRECEDENCE = {Truncate: 1, Replace: 2, Summarize: 3, Drop: 4}
 """If two edits target the same part, the higher number wins."""
 
 
-class PartDecision(NamedTuple):
-    """Decision for a part: its edit, the tokens after it, and the resulting part (None if it is removed)."""
-
-    edit: Edit
-    weight: int
-    part: Part | None
-
-
-class PlanDraft:
+class PlanDraft(DraftState):
     """A plan under construction."""
 
     def __init__(self, history: History, scale: TokenWeights, *, placeholders: frozenset[Place] = frozenset()) -> None:
-        self.history = history
-        self.token_weights = scale
-        self.decisions: dict[Place, PartDecision] = {}
+        super().__init__(history, scale)
         self.refusals: Counter[tuple[str, str]] = Counter()
-        self.part_weights = [scale.parts(message) for message in history.messages]
-        self.tokens_before = scale.history(history)
-        self.tokens = self.tokens_before
         self.pins = find_pins(history, placeholders)
-        self._placeholders = placeholders
+        self.placeholders = placeholders
         self._partners = dict(pair_chain_places(history))
-        self.held_places: set[Place] = set()
-        """Places edited by an earlier plan. Later messages are answers to the edited history."""
         self._resumed_decisions: dict[Place, PartDecision] = {}
         """Decisions of the earlier plan, which apply again when a later edit is withdrawn."""
         self._requested_drops: dict[Occurrence, set[Place]] = {}
         """Places of summarized parts for which a drop was requested, by the first target of the summary."""
-        self._parts_left = [len(message.parts) for message in history.messages]
 
     def add(self, edit: Edit) -> bool:
         """Add an edit and everything it requires; return False if a rule forbids it or it saves no tokens."""
@@ -231,7 +215,7 @@ class PlanDraft:
         return self._accept_if_smaller(edit, place, changed)
 
     def _rejection_reason(self, edit: Replace | Truncate, place: Place) -> str:
-        if place in self._placeholders:
+        if place in self.placeholders:
             return "already a placeholder"
         decision = self.decisions.get(place)
         if decision is not None:
@@ -287,7 +271,7 @@ class PlanDraft:
         this plan drops, or summarizes on their own: then restoring the summary returns all that it lists.
         """
         decision, part = self.decisions.get(place), self.history.part(place)
-        if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self._placeholders):
+        if isinstance(part, Summary | Unknown) or (isinstance(part, Text) and place in self.placeholders):
             return False
         if decision is None or isinstance(decision.edit, Replace | Truncate):
             return True
@@ -313,32 +297,6 @@ class PlanDraft:
         if isinstance(part, Text) or (isinstance(part, ToolResult) and [*map(type, part.content)] == [Text]):
             return self.history.occurrence(place).content
         return cached_exact_ids(self.history[place.message])[place.part]
-
-    def original_weight(self, place: Place) -> int:
-        """Return the tokens of an original part."""
-        return self.part_weights[place.message][place.part]
-
-    def current_weight(self, place: Place) -> int:
-        """Return the tokens of a part after its edit, if any."""
-        decision = self.decisions.get(place)
-        return self.original_weight(place) if decision is None else decision.weight
-
-    def _record_decision(self, place: Place, edit: Edit, weight: int, part: Part | None) -> None:
-        old = self.decisions.get(place)
-        self.tokens += weight - self.current_weight(place)
-        is_removed = part is None
-        if is_removed != (old is not None and old.part is None):
-            self._adjust_parts_left(place.message, -1 if is_removed else 1)
-        self.decisions[place] = PartDecision(edit, weight, part)
-        self.held_places.discard(place)
-
-    def _adjust_parts_left(self, message: int, change: int) -> None:
-        before = self._parts_left[message]
-        self._parts_left[message] = before + change
-        if before and not before + change:
-            self.tokens -= self.token_weights.message_overhead
-        elif not before and before + change:
-            self.tokens += self.token_weights.message_overhead
 
     # --- operations for `close_draft` -----------------------------------------------------------------------------
 
@@ -379,32 +337,6 @@ class PlanDraft:
             self._record_decision(member, *self._resumed_decisions[member])
             self.held_places.add(member)
 
-    def has_parts_left(self, message: int) -> bool:
-        """Return whether a message keeps any part."""
-        return self._parts_left[message] > 0
-
-    def remaining_parts(self, message: int) -> Iterator[tuple[Place, Part]]:
-        """Yield the remaining parts of a message, as edited, with their original places."""
-        for j, part in enumerate(self.history[message].parts):
-            place = Place(message, j)
-            decision = self.decisions.get(place)
-            now = part if decision is None else decision.part
-            if now is not None:
-                yield place, now
-
     def drop(self, place: Place, policy: str, why: str, *, over: Pin = "") -> None:
         """Drop a part without checking its pins."""
         self._record_decision(place, Drop(self.history.occurrence(place), policy, why, over), 0, None)
-
-    def set_decision(self, place: Place, decision: PartDecision) -> None:
-        """Set the decision for a part without checks."""
-        self._record_decision(place, *decision)
-
-    def edited_messages(self) -> set[int]:
-        """Return the indexes of messages with an edit."""
-        return {place.message for place in self.decisions}
-
-
-def is_signed_thinking(part: Part) -> bool:
-    """Return whether a part is thinking with a signature."""
-    return isinstance(part, Thinking) and bool(part.signature)

@@ -12,6 +12,7 @@ from functools import cache
 from msgspec import Struct
 
 from thresher.dialects.intake import Messages, read_with_dialect
+from thresher.dialects.repairs.content_repairs import insert_missing_message
 from thresher.dialects.repairs.steps import RepairStep
 from thresher.dialects.repairs.workspace import Repair, RepairWorkspace, Violation
 from thresher.dialects.table import find_dialect, load_dialects
@@ -45,6 +46,8 @@ def repair(messages: Messages, dialect: str | None = None) -> RepairResult:
     for _ in range(MAX_REPAIR_ROUNDS):
         step, found = _next_step(violations)
         step.repair(bench, found)
+        if bench.has_lost_all_messages:
+            insert_missing_message(bench)
         violations = check(bench.history, dialect)
         if not violations:
             return RepairResult(bench.history, tuple(sorted(bench.repairs, key=_where)))

@@ -158,7 +158,8 @@ def _line_end(text: str, position: int, *, back: bool) -> int:
     return found if found >= 0 else position
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?P<end>"?)', re.DOTALL)
+"""String, perhaps without its end: the search must not try the rest of the text again for each quote in it."""
 _KEY = re.compile(r"\s*:")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
@@ -166,7 +167,7 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F
 def find_json_strings(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each string value in a JSON text, without its quotes; no names of fields."""
     for found in _STRING.finditer(text):
-        if not _KEY.match(text, found.end()):
+        if found["end"] and not _KEY.match(text, found.end()):
             yield found.start() + 1, found.end() - 1
 
 

@@ -9,6 +9,7 @@ agent writes them: at the start of a result, or in an element at its end that a 
 import re
 from collections.abc import Iterable, Sequence
 
+from thresher.model.jsontext import load_json_object
 from thresher.model.message import Message
 from thresher.model.message_cache import cached_per_message
 from thresher.model.parts import ToolResult
@@ -30,7 +31,7 @@ MAX_CLOSING_TAG_CHARS = 40
 
 _PLAN_COPY = re.compile(r"^## Approved Plan:?[ \t]*$", re.MULTILINE)
 """Heading before a copy of the plan that the call already contains."""
-_OPENING = r"\s*(?:\[thresher [^\n]*\]\n)?(?:\[\w[^\n]*\] Result:\s*)?(?:\[?Error:?\]?:? )?"
+_OPENING = r"\s*+(?:\[thresher [^\n]*\]\n)?(?:\[\w[^\n]*\] Result:\s*+)?(?:\[?Error:?\]?:? )?"
 """Placeholder, header and prefix before the first words of a result."""
 _DECISION = re.compile(
     rf"{_OPENING}(?P<words>[^\n]*?\bthe user said:|(?:The )?(?:User|user)\b[^\n]*?\b(?:said|feedback|comments?|reason"
@@ -38,6 +39,13 @@ _DECISION = re.compile(
 )
 _STATUS = re.compile(rf'{_OPENING}(?P<words>\{{"status":\s?"(?:approved|denied)"[^\n]*"feedback":[^\n]*)')
 _OPENING_ELEMENT = re.compile(rf"{_OPENING}(?P<words>(?:[^\n]*(?:User|user) [^\n]*\n)?<(?P<name>{HUMAN_ELEMENTS})>)")
+_ANSWER = re.compile(r'"="((?:[^"\\]|\\.)*+)"', re.DOTALL)
+"""Answer to one of several questions, as Claude Code writes it: `"Which port?"="8123"`."""
+_APPROVAL_LINE = re.compile(
+    r"^(?:User has approved your plan|Your plan has been saved to: |You can refer back to it )[^\n]*\n?", re.MULTILINE
+)
+"""Line of Claude Code's report that a person approved a plan."""
+_TAG = re.compile(rf"</?(?:{HUMAN_ELEMENTS})>")
 _CLOSING_TAG = re.compile(rf"</({HUMAN_ELEMENTS})>\s*(?:\[/thresher\]\s*)?\Z")
 _INTRODUCTION = re.compile(r"[^\n]*(?:[Tt]he user |New (?:instructions|message) )")
 
@@ -61,6 +69,20 @@ def find_human_words(result: ToolResult, name: str, category: ToolCategory) -> H
         return match.start("words"), len(text)
     start = find_closing_comment(text)
     return None if start is None else (start, len(text))
+
+
+def extract_human_words(span: str) -> str:
+    """Return only the person's words of a span, without the agent's header, introduction and tags, to quote them."""
+    text = span
+    if match := _STATUS.match(text):
+        text = str(load_json_object(match["words"]).get("feedback") or text)
+    elif answers := _ANSWER.findall(text):
+        text = "; ".join(answers)
+    elif match := _DECISION.match(text[:MAX_INTRODUCTION_CHARS]):
+        text = text[match.end() :]
+    else:
+        text = _APPROVAL_LINE.sub("", text)
+    return _TAG.sub("", text).strip() or span
 
 
 def index_human_words(messages: Sequence[Message], links: Iterable[ToolUse]) -> dict[Place, HumanSpan]:

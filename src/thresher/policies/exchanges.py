@@ -11,30 +11,26 @@ If no exchange can be removed because all calls follow one prompt, the policy su
 is idempotent: a bridge is never summarized again, and an exchange with a bridge does not count toward those to keep.
 """
 
-import posixpath
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import groupby, pairwise
 from statistics import fmean
 from typing import NamedTuple
 
 from thresher.deprecation import renamed_fields
 from thresher.edits import Drop, Edit, Summarize, find_pins
-from thresher.edits.placeholder import PLACEHOLDER_PREFIX, get_placeholder_id
+from thresher.edits.placeholder import get_placeholder_id
 from thresher.errors import OptionError
-from thresher.model import Exchange, History, Image, Part, Place, Summary, Text, Thinking, ToolCall, Unknown, part_text
-from thresher.model.harness_text import extract_human_text
+from thresher.model import Exchange, History, Place, Summary, Text, Thinking, ToolCall, Unknown
 from thresher.model.one_liners import format_turn_range
-from thresher.model.text import clip, count_with_noun, to_printable_line
+from thresher.model.text import count_with_noun
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.base import check_count, is_failed_call
 from thresher.policies.batch_summary import find_prompts, summarize_places
+from thresher.policies.exchange_bridges import describe_exchange, is_bridge
 from thresher.policies.exchange_dependencies import chain_places, find_file_dependencies
 from thresher.policies.importance import score_importance
-from thresher.summarize.quotes import quote_opening
 from thresher.tokens import TokenWeights, default_token_weights
 
 RELAXED_PRESSURE, STRICT_PRESSURE, EMERGENCY_PRESSURE = 0.5, 0.8, 0.95
@@ -51,8 +47,6 @@ MAX_IMPORTANT_EXCHANGES = 2
 """Number of important old exchanges that stay if there is room."""
 MIN_KEPT_CALLS = 5
 """Number of important old calls that stay when the turns of one long exchange are summarized."""
-MAX_REQUEST_CHARS, MAX_ANSWER_CHARS, MAX_FILES = 160, 120, 5
-"""Maximum characters of a request and of an answer, and maximum files, in one line of a bridge."""
 MAX_TURNS_SUMMARY_CHARS = 2_000
 """Maximum characters of a summary of old turns."""
 _PLAN_TOOL = re.compile(r"todo|plan|task|goal|focus_chain", re.IGNORECASE)
@@ -154,10 +148,10 @@ class SummarizeExchanges:
                 yield Drop(target, "exchanges", "older exchange", removes_human_words=True)
             return
         summarized = [(span, removed) for span, removed in removable if removed]
-        lines = filter(None, (_describe_exchange(history, span, removed) for span, removed in summarized))
+        described = (describe_exchange(history, span.exchange, span.prompt, removed) for span, removed in summarized)
         count = count_with_noun(len(summarized), "exchange")
         label = f"{count} removed, {_format_turns(history, places)}"
-        text = "\n".join(lines)
+        text = "\n".join(filter(None, described))
         yield Summarize(targets, "exchanges", "older exchanges", text, label, removes_human_words=True)
 
     def _summarize_turns(self, history: History, span: _ExchangeInfo, pressure: float) -> Iterator[Edit]:
@@ -213,7 +207,7 @@ def _inspect_exchanges(history: History) -> list[_ExchangeInfo]:
         parts = [(history[i].role, part) for i in range(*exchange) for part in history[i].parts]
         has_tools = any(isinstance(part, ToolCall) for _, part in parts)
         has_text = any(role == "assistant" and isinstance(part, Text) and part.text.strip() for role, part in parts)
-        is_bridged = any(_is_bridge(part) for _, part in parts)
+        is_bridged = any(is_bridge(part) for _, part in parts)
         spans.append(_ExchangeInfo(exchange, exchange.start if n else first, has_tools, has_text, is_bridged))
     return spans
 
@@ -240,16 +234,8 @@ def _split_at_bridges(history: History) -> Iterator[Exchange]:
     """Yield the exchanges; a bridge that replaced a prompt starts a new exchange."""
     for start, stop in history.exchanges:
         users = (i for i in range(start + 1, stop) if history[i].role == "user")
-        bridges = (i for i in users if any(map(_is_bridge, history[i].parts)))
+        bridges = (i for i in users if any(map(is_bridge, history[i].parts)))
         yield from (Exchange(*pair) for pair in pairwise((start, *bridges, stop)))
-
-
-def _is_bridge(part: Part) -> bool:
-    if not isinstance(part, Summary | Text) or not part.text.startswith(PLACEHOLDER_PREFIX):
-        return False
-    label = part.text.partition("\n")[0]
-    # The first version of Thresher wrote "left out".
-    return bool(get_placeholder_id(part)) and (" removed, " in label or " left out, " in label)
 
 
 def _count_kept(history: History, spans: Sequence[_ExchangeInfo], pressure: float) -> int:
@@ -312,6 +298,10 @@ def _find_adjacent_text(history: History, index: int, removed: set[Place], safe:
             yield Place(index, j)
 
 
+def _format_turns(history: History, places: Sequence[Place]) -> str:
+    return format_turn_range([history.turn(place.message) for place in places])
+
+
 # --- open tasks -----------------------------------------------------------------------------------------------------
 
 
@@ -336,74 +326,3 @@ def _is_plan(link: ToolUse) -> bool:
     if link.use.category != "plan" or is_failed_call(link):
         return False
     return _PLAN_TOOL.search(link.call.name) is not None
-
-
-# --- bridges -----------------------------------------------------------------------------------------------------
-
-
-def _describe_exchange(history: History, span: _ExchangeInfo, places: Sequence[Place]) -> str:
-    """Describe an exchange in one line: request, actions, outcome."""
-    removed = set(places)
-    has_prompt = any(place.message == span.prompt for place in places)
-    requests = [_quote_prompt(history, span.prompt)] if span.prompt is not None and has_prompt else []
-    words = (
-        part_text(history.part(place))[slice(*span)] for place, span in history.human_words.items() if place in removed
-    )
-    request = "; ".join(filter(None, [*requests, *(f'answered: "{_clip_request(text)}"' for text in words)]))
-    links = [link for link in _exchange_links(history, span.exchange) if link.chain.call in removed]
-    answer = next(_agent_texts(history, places), "")
-    calls = count_with_noun(len(links), "call") if links else ""
-    facts = ", ".join(filter(None, (calls, _describe_edited_files(links))))
-    end = f"ended: {_describe_ending(links[-1])}" if links else ""
-    done = "; ".join(filter(None, (facts, end, f'said: "{answer}"' if answer else "")))
-    return f"{request} → {done}" if request and done else request or done
-
-
-def _exchange_links(history: History, exchange: Exchange) -> Sequence[ToolUse]:
-    """Return the chains whose call is in an exchange."""
-    first, last = (bisect_left(history.links, end, key=lambda link: link.chain.call.message) for end in exchange)
-    return history.links[first:last]
-
-
-def _quote_prompt(history: History, prompt: int) -> str:
-    parts = history[prompt].parts
-    words = _clip_request("\n".join(part.text for part in parts if isinstance(part, Text)))
-    images = sum(isinstance(part, Image) for part in parts)
-    shown = f" with {count_with_noun(images, 'image')}" if images else ""
-    return f'asked: "{words}"{shown}' if words or images else ""
-
-
-def _describe_ending(link: ToolUse) -> str:
-    return "failed" if is_failed_call(link) else "ok"
-
-
-@lru_cache(maxsize=1024)
-def _clip_request(text: str) -> str:
-    return clip(to_printable_line(extract_human_text(text)), MAX_REQUEST_CHARS)
-
-
-@lru_cache(maxsize=1024)
-def _clip_answer(text: str) -> str:
-    return clip(quote_opening(text), MAX_ANSWER_CHARS)
-
-
-def _agent_texts(history: History, places: Sequence[Place]) -> Iterator[str]:
-    """Yield the openings of the agent's texts, latest first."""
-    for place in reversed(places):
-        part = history.part(place)
-        if isinstance(part, Text) and history[place.message].role == "assistant":
-            text = _clip_answer(part.text)
-            if text:
-                yield text
-
-
-def _describe_edited_files(links: Sequence[ToolUse]) -> str:
-    edits = (link for link in links if link.use.category == "file_edit" and not is_failed_call(link))
-    paths = [to_printable_line(link.use.path) for link in edits]
-    names = list(dict.fromkeys(posixpath.basename(path.replace("\\", "/")) for path in paths if path))
-    more = f" and {len(names) - MAX_FILES} more" if len(names) > MAX_FILES else ""
-    return f"edited {', '.join(names[:MAX_FILES])}{more}" if names else ""
-
-
-def _format_turns(history: History, places: Sequence[Place]) -> str:
-    return format_turn_range([history.turn(place.message) for place in places])

@@ -2,6 +2,9 @@
 
 An identifier is a hash, a path whose last segment has an extension, or a word that contains an underscore, a digit or a
 capital letter after its first character. A paraphrase would lose identifiers.
+
+A search tries every position. So it skips long runs of characters without a separator, such as encoded data: in each
+of them, a path or a word would be tried again and again up to the end of the run.
 """
 
 import re
@@ -12,8 +15,11 @@ from thresher.model import History, Message, Part, Text, ToolCall, part_text
 from thresher.model.jsontext import dump_json, load_json_object
 from thresher.model.message_cache import cached_per_message
 
+MAX_RUN_CHARS = 200
+"""Maximum length of a run of the characters of identifiers and paths; longer runs are encoded data."""
 _IDENTIFIER = re.compile(
-    r"(?<![\w.])(?:[\w.@+-]+/)+[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])"
+    rf"(?<![\w.@+/-])[\w.@+/-]{{{MAX_RUN_CHARS + 1}}}[\w.@+/-]*+"
+    r"|(?<![\w.])(?:[\w.@+-]++/)+[\w.@+-]*\w\.[A-Za-z]\w{0,9}(?![\w/])"
     r"|\b(?=\w*[a-z])[A-Za-z]\w*[A-Z_]\w*"
     r"|\b[A-Z][A-Z0-9]*_\w+"
     r"|\b[A-Za-z]\w{2,}\d\w*"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from thresher.model import History, Place, Summary, Text, Thinking, ToolCall, ToolResult
 from thresher.model.file_changes import ToolFileChange, extract_file_changes
 from thresher.model.harness_text import extract_human_text
+from thresher.model.human_words import extract_human_words
 from thresher.model.one_liners import format_turn_range
 from thresher.model.text import clip, count_text_lines, count_with_noun, to_printable_line
 from thresher.model.tool_actions import ChainAction, parse_chain_action
@@ -95,7 +96,7 @@ def _gather_material(history: History, members: Sequence[Place]) -> _SummaryMate
             case Thinking(text=text):
                 material.thinking_texts.append(text)
             case ToolResult() as result if place in history.human_words and not _is_question(history, place):
-                material.requests.append(result.text[slice(*history.human_words[place])])
+                material.requests.append(extract_human_words(result.text[slice(*history.human_words[place])]))
             case Summary(text=text) if to_printable_line(text):
                 material.summaries.append(text)
             case _:

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from thresher.budget.fitting import resolve_plan_setup
 from thresher.dialects import emit, parse
+from thresher.dialects.intake import reject_deep_nesting
 from thresher.dialects.table import find_vendor_dialect, get_native_dialect
 from thresher.errors import OptionError
 from thresher.model import History, Message, Session
@@ -54,7 +55,7 @@ class Window(Replanner):
             return structs.replace(messages, segments=(*messages.segments[:-1], self.fit(messages.history, at=at)))
         if isinstance(messages, History):
             return self._fit_history(messages, at)  # type: ignore[return-value]
-        with self._lock:
+        with self._lock, reject_deep_nesting():
             if has_nothing_to_fit(messages):
                 return messages
             now = to_epoch_seconds(at)

@@ -133,8 +133,9 @@ def _parse_call(block: dict[str, Any]) -> ToolCall | None:
 
 
 def _parse_result(block: dict[str, Any]) -> ToolResult | None:
-    call_id, content, failed = block.get("tool_use_id"), block.get("content"), block.get("is_error", False)
-    if not isinstance(call_id, str) or not isinstance(failed, bool):
+    """Parse a result. Content or a flag of another type, such as null, is preserved: the call still has its result."""
+    call_id, content, failed = block.get("tool_use_id"), block.get("content"), block.get("is_error") is True
+    if not isinstance(call_id, str):
         return None
     if isinstance(content, str):
         part = ToolResult(call_id, (Text(content),), failed)
@@ -143,8 +144,6 @@ def _parse_result(block: dict[str, Any]) -> ToolResult | None:
     elif isinstance(content, list):
         inner = tuple([_parse_result_block(item) for item in content])
         part = ToolResult(call_id, inner, failed, pocket=_LIST_EXTRAS if _as_string(inner) is not None else None)
-    elif "content" in block:
-        return None
     else:
         part = ToolResult(call_id, (), failed, pocket=_ABSENT_EXTRAS)
     return keep_extra_fields(part, block, _result_block(part, content), NAME)

@@ -46,6 +46,17 @@ def _check_empty_message(layout: DialectLayout) -> Iterator[RuleFinding]:
             yield RuleFinding(row.message, None, "the message is empty")
 
 
+def _check_empty_calls(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find messages with an empty list of calls."""
+    for row in layout.rows:
+        if not row.is_native or row.is_opaque or any(isinstance(piece.part, ToolCall) for piece in row.parts):
+            continue
+        message = layout.messages[row.message]
+        is_possible = message.pocket is not None and '"tool_calls":[]' in message.pocket.fields
+        if is_possible and get_extra_fields(message, NAME).get("tool_calls") == []:
+            yield RuleFinding(row.message, None, "the list of calls is empty")
+
+
 def _has_null_content(row: LayoutRow, message: Message) -> bool:
     """Return True if the codec emits null or no content in a row that requires content."""
     pocket = message.pocket
@@ -68,6 +79,7 @@ _CHAT = f"{_OPENAI}/api-reference/chat/create"
 _NO_TOOL_CALLS = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
 _NO_TOOL_MESSAGE = "An assistant message with 'tool_calls' must be followed by tool messages responding to each id"
 _NULL_CONTENT = "Invalid value for 'content': expected a string, got null"
+_NO_CALLS = "Invalid 'tool_calls': empty array. Expected an array with minimum length 1"
 _TOO_LONG = "string too long. Expected a string with maximum length 40"
 _API_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -82,6 +94,7 @@ RULES = (
     LegalityRule("missing-id", _check_missing_id, steps.CALL_IDS, _CHAT, "Missing required parameter: 'tool_call_id'"),
     shared.repeated_id_rule("row").documented_at(_TOOLS, "two calls with one id: no clear match"),
     shared.id_length_rule(40).documented_at(_CHAT, _TOO_LONG),
+    LegalityRule("empty-calls", _check_empty_calls, steps.EMPTY_CALLS, _CHAT, _NO_CALLS),
     LegalityRule("empty-message", _check_empty_message, steps.EMPTY_MESSAGES, _CHAT, _NULL_CONTENT),
     shared.known_role_rule(*_API_ROLES).documented_at(_CHAT, "Invalid value for 'role': supported values are"),
 )

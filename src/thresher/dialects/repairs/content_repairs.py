@@ -83,16 +83,32 @@ def insert_opening_message(workspace: RepairWorkspace, violations: Sequence[Viol
     workspace.drafts.insert(first, MessageDraft(opening, origin, (Place(origin, 0),)))
 
 
+def insert_missing_message(workspace: RepairWorkspace) -> None:
+    """Insert a user message into a conversation whose messages were all empty: no API accepts a request without one."""
+    workspace.append_message(Message("user", (Text(EARLIER_CONVERSATION_NOTE),), author="harness"))
+    workspace.record_repair("empty-message", len(workspace.drafts) - 1, None, "a user message added: no other was left")
+
+
 def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
     """Remove an unknown role from a message, so that the codec emits the message with its inferred role."""
+    _remove_field(workspace, violations, "role", "the unknown role replaced by the inferred one")
+
+
+def remove_empty_calls(workspace: RepairWorkspace, violations: Sequence[Violation]) -> None:
+    """Remove an empty list of calls from a message."""
+    _remove_field(workspace, violations, "tool_calls", "the empty list of calls removed")
+
+
+def _remove_field(workspace: RepairWorkspace, violations: Sequence[Violation], name: str, detail: str) -> None:
+    """Remove a preserved field from messages."""
     messages: dict[int, Message | None] = {}
     for violation in violations:
         message = workspace.drafts[violation.message].message
-        fields = {key: value for key, value in get_extra_fields(message, violation.dialect).items() if key != "role"}
+        fields = {key: value for key, value in get_extra_fields(message, violation.dialect).items() if key != name}
         pocket = message.pocket or VendorExtras(violation.dialect)
         pocket = structs.replace(pocket, fields=dump_json(fields) if fields else "")
         messages[violation.message] = structs.replace(message, pocket=pocket)
-    workspace.record_repairs(violations, "the unknown role replaced by the inferred one")
+    workspace.record_repairs(violations, detail)
     workspace.replace_messages(messages)
 
 

@@ -66,6 +66,17 @@ class RepairWorkspace:
         """The history in its current state."""
         return structs.replace(self._history, messages=tuple([draft.message for draft in self.drafts]))
 
+    @property
+    def has_lost_all_messages(self) -> bool:
+        """True if repairs removed every message but system messages."""
+        left, given = ([m.role != "system" for m in history] for history in (self.history, self._history))
+        return any(given) and not any(left)
+
+    def append_message(self, message: Message) -> None:
+        """Add a message at the end, with the position of the last original message."""
+        origin = len(self._history) - 1
+        self.drafts.append(MessageDraft(message, origin, (Place(origin, 0),)))
+
     def part(self, place: Place) -> Part:
         """Return the part at a current position."""
         return self.drafts[place.message].message.parts[place.part]

@@ -210,7 +210,7 @@ def _replace_quoted(match: re.Match[str]) -> str:
     return inside[inside.index("$(") :] if quoted[0] == '"' and "$(" in inside else "_"
 
 
-_HEREDOC = re.compile(r"""<<-?[ \t]*["']?([A-Za-z_]\w*)[^\n]*\n""")
+_HEREDOC = re.compile(r"""<<-?[ \t]*["']?([A-Za-z_]\w*+)[^\n]*+\n?""")
 
 
 def _without_heredocs(command: str) -> str:

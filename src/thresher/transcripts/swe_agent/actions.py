@@ -28,7 +28,7 @@ MAX_COMMAND_CHARS = 50_000
 EXIT_COMMAND = re.compile(r"exit_\w+")
 """Command with which the harness or the model ends a run."""
 _OPERATORS = frozenset(("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1"))
-_LINE_RANGE = re.compile(r"\s*(\d{1,9}):(\d{1,9})(?!\S)")
+_LINE_RANGE = re.compile(r"(?<!\s)\s*+(\d{1,9}):(\d{1,9})(?!\S)")
 _END_OF_EDIT = re.compile(r"(?:\A|\n)end_of_edit\s*\Z")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _INTEGER_PARAMETERS = frozenset(("line_number", "insert_line", "start_line", "end_line"))
