@@ -179,10 +179,13 @@ def _nothing_measured_message(results: "SweepResults") -> str:
 
 
 def report_replay_failures(failures: "Sequence[ReplayFailure]", named: Sequence[Path]) -> bool:
-    """Print failures, and return True if there are any. Skip files of unknown format that the user did not name."""
-    from thresher.render.replay import replay_failure_text
+    """Print failures, and return True if there are any. Skip files of unknown format that the user did not name.
+
+    A strategy that fails in the same way on several sessions is reported once.
+    """
+    from thresher.render.replay import replay_failure_texts
 
     reported = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
-    for text in dict.fromkeys(map(replay_failure_text, reported)):
+    for text in replay_failure_texts(reported):
         warn(f"thresher: {text}")
     return bool(reported)
