@@ -309,9 +309,30 @@ def test_show_prints_the_messages_around_a_search_hit() -> None:
     assert len(shown) in (2, 3)
     assert shown[first["message_index"]]["line"] == first["line"]
     output = run("show", found["id"], "--around", "3").output
-    assert re.findall(r"── #(\d+)", output) == [str(number) for number in range(7)]
-    assert "── #3 ◀ ──" in output
+    assert re.findall(r"^\w+ +#(\d+)", output, re.MULTILINE) == [str(number) for number in range(7)]
+    assert [line for line in output.splitlines() if line.endswith("◀")] == re.findall(r".* #3 .*", output)
     assert "no call with this id" not in output
+
+
+@pytest.mark.usefixtures("home")
+def test_show_numbers_every_message_as_a_search_does() -> None:
+    found = run_json("search", "bookkeeper")["sessions"][0]
+    output = run("show", found["id"], "--full").output
+    for hit in found["hits"]:
+        (message,) = run_json("show", found["id"], "--around", str(hit["message_index"]), "--context", "0")["messages"]
+        line = next(line for line in output.splitlines() if re.match(rf"\w+ +#{hit['message_index']} ", line))
+        assert f"line {message['line']}" in line
+
+
+@pytest.mark.usefixtures("home")
+def test_show_prints_the_last_messages() -> None:
+    numbers = [message["message_index"] for message in run_json("show", "e923391d", "--last", "3")["messages"]]
+    output = run("show", "e923391d", "--last", "3").output
+    assert re.findall(r"^\w+ +#(\d+)", output, re.MULTILINE) == [str(number) for number in numbers]
+    segments = run_json("show", "e923391d")["segments"]
+    assert [len(segment) for segment in segments][-1] >= 3
+    assert numbers == [*range(sum(map(len, segments)))][-3:]
+    assert "--last" in str(run("show", "e923391d", "--last", "1", "--around", "1").exception)
 
 
 @pytest.mark.usefixtures("home")
@@ -367,8 +388,9 @@ def test_filters_alone_are_not_a_query() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_an_invalid_choice_lists_the_valid_ones() -> None:
-    assert "'claude-code', 'codex'" in run("search", "x", "--agent", "hal").stderr
-    assert "'user', 'assistant'" in run("search", "x", "--role", "judge").stderr
+    assert "claude-code, codex" in run("search", "x", "--agent", "hal").stderr
+    assert "Did you mean `codex`? Valid: " in run("search", "x", "--agent", "codx").stderr
+    assert "Valid: user, assistant." in run("search", "x", "--role", "judge").stderr
     assert "claude-code" in run("search", "x", "--agent", "").stderr
 
 

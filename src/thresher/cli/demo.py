@@ -1,5 +1,6 @@
 """`thresher demo`: sample sessions of several agents, and a search of them."""
 
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from thresher.store import get_data_folder
 
 if TYPE_CHECKING:
     from thresher.memory.results import SearchResults
-    from thresher.render.session_row import SessionRow
+    from thresher.render.session_row import SessionEntry, SessionRow
 
 DEMO_QUESTION = "why were half pennies lost at the reduced rate?"
 MAX_SESSIONS, MAX_MESSAGES = 2, 3
@@ -63,6 +64,13 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
         _print_demo(folder, rows, results)
 
 
+def _table_entry(row: "SessionRow") -> "SessionEntry":
+    from thresher.render.session_row import SessionEntry
+
+    time = datetime.fromisoformat(row.ended) if row.ended else None
+    return SessionEntry(row.id, row.agent, row.project, row.title, time, row.messages, len(row.problems))
+
+
 def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults") -> None:
     from thresher.render.memory import search_result_lines
     from thresher.render.session_row import session_table
@@ -72,7 +80,7 @@ def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults"
     search = f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
     agents = len({row.agent for row in rows})
     console.print(f"Wrote sample sessions of {agents} agents to {folder}\n", soft_wrap=True)
-    console.print(session_table(rows, console.width))
+    console.print(session_table([_table_entry(row) for row in rows], console.width))
     console.print("\nSearching the sample sessions (kept apart from yours):", style="bold")
     console.print(f"  {search}\n", soft_wrap=True)
     print_lines(search_result_lines(results, program=program, where=f" --source {quote(str(folder))}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thresher.cli.common import print_result, program_name
-from thresher.cli.options import json_option, no_sync_option, option, reveal_option, source_options
+from thresher.cli.options import NameChoice, json_option, no_sync_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
 
@@ -30,7 +30,7 @@ DEFAULT_ADDRESSES: "dict[EndpointApi, str]" = {
 @option(
     "--api API",
     "API of the server: openai (any server with chat completions) or anthropic.",
-    type=click.Choice([*DEFAULT_ADDRESSES]),
+    type=NameChoice([*DEFAULT_ADDRESSES]),
     default="openai",
 )
 @no_sync_option

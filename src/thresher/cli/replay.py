@@ -19,7 +19,7 @@ from thresher.cli.common import (
     warn,
     write_output_file,
 )
-from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, json_option, option, source_options
+from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, NameChoice, json_option, option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 
@@ -35,7 +35,7 @@ PRICE_TABLES = ("anthropic", "anthropic-1h", "openai", "gemini")
 prices_option = option(
     "--prices LIST",
     f"Token prices: {', '.join(PRICE_TABLES)} (1h: cache entries live one hour).",
-    type=click.Choice(PRICE_TABLES),
+    type=NameChoice(PRICE_TABLES),
     default=PRICE_TABLES[0],
 )
 jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=click.IntRange(min=1))

@@ -12,6 +12,7 @@ import click
 from thresher.cli.common import print_lines, print_output, program_name, warn
 from thresher.cli.options import (
     DATE_EXAMPLES,
+    NameChoice,
     json_option,
     no_sync_option,
     option,
@@ -56,14 +57,14 @@ class SearchCommand(click.Command):
     "Default: all but output (what tools printed), title and paths.",
     name="fields",
     multiple=True,
-    type=click.Choice(SEARCH_FIELDS),
+    type=NameChoice(SEARCH_FIELDS),
 )
 @project_option
-@option("--agent NAME", f"Only this agent: {AGENT_NAMES}.", type=click.Choice(format_names()))
+@option("--agent NAME", f"Only this agent: {AGENT_NAMES}.", type=NameChoice(format_names()))
 @option("--branch NAME", "Only sessions on this git branch.", default="")
 @option("--since DATE", f"Only messages since this date: {DATE_EXAMPLES}.")
 @option("--until DATE", "Only messages until the end of this date.")
-@option("--role ROLE", "Only messages by user or assistant.", type=click.Choice(["user", "assistant"]))
+@option("--role ROLE", "Only messages by user or assistant.", type=NameChoice(["user", "assistant"]))
 @option("--subagents", "Include sub-agents' sessions.")
 @option(
     "--all",
@@ -73,7 +74,7 @@ class SearchCommand(click.Command):
 @option(
     "--rank ORDER",
     "Rank sessions by their best messages (best) or by the number of matching messages (matches).",
-    type=click.Choice(["best", "matches"]),
+    type=NameChoice(["best", "matches"]),
     default="best",
 )
 @option("--sessions N", "Sessions per page.", type=click.IntRange(1, 1000), default=10)

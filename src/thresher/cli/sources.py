@@ -94,12 +94,17 @@ def session_dialect(session: Session) -> str | None:
 
 
 def read_sessions(
-    files: Sequence[Path], *, named: Iterable[Path] = (), is_wanted: Callable[[str], bool] | None = None
+    files: Sequence[Path],
+    *,
+    named: Iterable[Path] = (),
+    is_wanted: Callable[[str], bool] | None = None,
+    unrecognized: list[str] | None = None,
 ) -> tuple[list[Session], list[str]]:
     """Return the sessions in the files, and a message for each unreadable file.
 
     `is_wanted` selects sessions by id, so that a database decodes only these. A file of unknown format counts as
-    unreadable only if it is in `named`. Sub-agents appear under their parent session only.
+    unreadable only if it is in `named`; otherwise it is added to `unrecognized`. Sub-agents appear under their parent
+    session only.
     """
     sessions: list[Session] = []
     failures: list[str] = []
@@ -107,7 +112,10 @@ def read_sessions(
         try:
             sessions += read_all(path, is_wanted=is_wanted)
         except UnknownFormatError as error:
-            failures += [str(error)] if path in named else []
+            if path in named:
+                failures.append(str(error))
+            elif unrecognized is not None:
+                unrecognized.append(str(path))
         except ReadError as error:
             failures.append(str(error))
     children = {child.file for session in sessions for child in session.children if child.file != session.file}

@@ -33,6 +33,16 @@ def shorten(text: str, width: int) -> str:
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
 
 
+def shorten_path(path: str, width: int) -> str:
+    """Join a path into one line, and truncate its start, if possible at a separator: `…/src/shop`."""
+    line = " ".join(strip_control_codes(path).split())
+    if len(line) <= width:
+        return line
+    end = line[len(line) - max(width - 1, 0) :]
+    separator = max(end.find("/"), end.find("\\"), 0)
+    return f"…{end[separator:]}"
+
+
 def format_count(number: int) -> str:
     """Format a number with thousands separators."""
     return f"{number:,}"
