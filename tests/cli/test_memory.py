@@ -20,7 +20,7 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from command_line import run, run_json
+from command_line import run, run_in_terminal, run_json
 from thresher.cli import COMMANDS, common
 from thresher.cli.sources import sync_before_search
 from thresher.memory import Memory
@@ -41,16 +41,19 @@ from thresher.model import (
     part_text,
 )
 from thresher.render.memory import (
+    StyledLine,
     exclusion_lines,
     no_result_lines,
     recall_lines,
     recall_value,
+    search_result_blocks,
     search_result_lines,
     search_result_value,
     sync_report_lines,
     sync_report_value,
     wrap_lines_in_tags,
 )
+from thresher.render.screen import ScreenSize, count_fitting_blocks
 from thresher.render.session_names import shorten_session_ids
 from thresher.store import default_content_store
 
@@ -481,6 +484,30 @@ def test_the_command_for_the_next_page_is_printed() -> None:
     last = run_json("search", "receipt", "--sessions", "1", "--page", str(first["total"]))
     assert last["page"] == first["total"]
     assert "next:" not in run("search", "receipt", "--sessions", "1", "--page", str(first["total"])).stdout
+
+
+@pytest.mark.parametrize(("lines", "columns"), [(24, 80), (50, 80), (24, 60)])
+@pytest.mark.usefixtures("home")
+def test_a_search_fills_at_most_the_screen_of_a_terminal(lines: int, columns: int) -> None:
+    question = ("receipt", "money", "test")
+    found = len(run_json("search", *question)["sessions"])
+    shown = run_in_terminal("search", *question, "--no-sync", lines=lines, columns=columns)
+    assert sum(-(-len(line) // columns) or 1 for line in shown.split("\n")) <= lines
+    assert 1 <= shown.count("show: ") <= found
+    assert f"search {' '.join(question)} --no-sync --more\n" in shown
+    whole = run_in_terminal("search", *question, "--no-sync", "--more", lines=lines, columns=columns)
+    assert whole.count("show: ") == found
+
+
+def test_a_screen_gets_as_many_sessions_as_fit() -> None:
+    sessions = tuple(session(id=f"{number:08d}") for number in range(100))
+    screen = ScreenSize(40, 160)
+    blocks = [*search_result_blocks(SearchResults("x", sessions, 100), brief=160)]
+    count = count_fitting_blocks(blocks, screen, 4)
+    assert screen.height(line for block in blocks[:count] for line in block) <= 36
+    assert screen.height(line for block in blocks[: count + 1] for line in block) > 36
+    assert count_fitting_blocks(blocks, ScreenSize(1, 10), 4) == 1
+    assert screen.height([StyledLine((("\u8f38" * 100, ""),))]) == 2
 
 
 @pytest.mark.usefixtures("home")

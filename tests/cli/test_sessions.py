@@ -1,20 +1,18 @@
 """`thresher sessions`: which sessions are listed, in which order, and from where."""
 
 import json
-import os
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from command_line import run, run_json
+from command_line import run, run_in_terminal, run_json
 from fixture_files import FIXTURES, ready
 from thresher.cli import sources
 from thresher.model import Session
+from thresher.transcripts import read_all
 
-pty = pytest.importorskip("pty", reason="needs a Unix terminal")
 NEWEST = datetime.now(UTC).replace(microsecond=0)
 
 
@@ -93,7 +91,7 @@ def test_unchanged_files_are_not_read_again(folder: Path, monkeypatch: pytest.Mo
     before = [run("sessions", str(folder), *options).output for options in ((), ("--json",), ("--problems",))]
     assert run("sync", "--no-discover", "--source", str(folder)).exit_code == 0
     read: list[str] = []
-    original = sources.read_all
+    original = read_all
 
     def note_and_read(path: Path, **_: object) -> list[Session]:
         read.append(path.name)
@@ -126,27 +124,6 @@ def test_the_archive_lists_what_the_file_lists(path: Path, tmp_path: Path) -> No
     before = run(*arguments).output
     run("sync", "--no-discover", "--source", file)
     assert run(*arguments).output == before
-
-
-def run_in_terminal(*arguments: str, pager: str) -> str:
-    """Run a command in a terminal of 24 lines, and return its output."""
-    leader, follower = pty.openpty()
-    environment = os.environ | {"PAGER": pager, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    command = [sys.executable, "-m", "thresher.cli", *arguments]
-    process = subprocess.Popen(command, stdout=follower, stdin=follower, stderr=follower, env=environment)
-    os.close(follower)
-    chunks = []
-    while True:
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # the program has closed the terminal
-            break
-        if not chunk:
-            break
-        chunks.append(chunk)
-    assert process.wait() == 0
-    os.close(leader)
-    return b"".join(chunks).decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("command", ["sessions", "show"])

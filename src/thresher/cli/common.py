@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from thresher.render.memory import StyledLine
+    from thresher.render.screen import ScreenSize
 
 ItemT = TypeVar("ItemT")
 PIPED_WIDTH = 160
 """Width of a table in a pipe, in characters: wide, because a pipe does not wrap lines."""
+PIPED_HEIGHT = 40
+"""Height of a screen in a pipe, in lines."""
 INTERRUPTED_EXIT_CODE = 130
 """The usual exit code of a program that Ctrl-C stopped."""
 JSON_SCHEMA = 1
@@ -150,21 +153,34 @@ def warn(text: str) -> None:
     print_text(text, to_stderr=True)
 
 
-def print_lines(lines: "Iterable[StyledLine]") -> None:
-    """Print lines with color on a terminal. In a pipe, print plain text and skip the slow import of `rich`."""
+def screen_size() -> "ScreenSize":
+    """Return the size of the terminal, or what a pipe gets instead of a screen."""
+    from thresher.render.screen import ScreenSize
+
+    if not sys.stdout.isatty():
+        return ScreenSize(PIPED_HEIGHT, PIPED_WIDTH)
+    size = shutil.get_terminal_size()
+    return ScreenSize(size.lines, size.columns)
+
+
+def print_lines(lines: "Iterable[StyledLine]", *, paged: bool = False) -> None:
+    """Print lines with color on a terminal, in a pager if `paged`.
+
+    In a pipe, print plain text and skip the slow import of `rich`.
+    """
     if not sys.stdout.isatty():
         rows = "".join(f"{line.text}\n" for line in lines)
         click.echo(strip_control_codes(rows).encode("utf-8", "replace"), nl=False)
         return
     from rich.text import Text
 
-    console = make_console()
-    for line in lines:
-        text = Text.assemble(*line.spans)
-        if line.no_wrap or not line.hanging_indent:
-            console.print(text, soft_wrap=line.no_wrap)
-        else:
-            _print_wrapped(console, text, line.hanging_indent)
+    with paged_console() if paged else nullcontext(make_console()) as console:
+        for line in lines:
+            text = Text.assemble(*line.spans)
+            if line.no_wrap or not line.hanging_indent:
+                console.print(text, soft_wrap=line.no_wrap)
+            else:
+                _print_wrapped(console, text, line.hanging_indent)
 
 
 def print_result(value: Mapping[str, Any], lines: "Iterable[StyledLine]", *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import datetime
+from unicodedata import east_asian_width
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -41,6 +42,11 @@ def shorten_path(path: str, width: int) -> str:
     end = line[len(line) - max(width - 1, 0) :]
     separator = max(end.find("/"), end.find("\\"), 0)
     return f"…{end[separator:]}"
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns that a terminal needs for a text: two for a wide character, as in Chinese."""
+    return len(text) if text.isascii() else sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
 def format_count(number: int) -> str:
