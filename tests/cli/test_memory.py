@@ -557,7 +557,9 @@ def test_recall_cites_the_excerpts_of_a_session() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_recall_rejects_invalid_arguments() -> None:
-    assert "has the id `nobody`" in str(run("recall", "nobody", "what").exception)
+    assert "id that starts with `nobody`; `thresher sessions` lists" in str(run("recall", "nobody", "what").exception)
+    file = run_json("sessions")["sessions"][0]["file"]
+    assert "not a file: `thresher sessions" in str(run("recall", file, "what").exception)
     assert "budget" in str(run("recall", "e923391d", "what", "--budget", "much").exception)
     assert "--model" in str(run("recall", "e923391d", "what", "--url", "http://localhost:1/v1").exception)
     assert run("recall", "e923391d").exit_code == 2

@@ -12,6 +12,7 @@ from thresher.cli.common import make_console, print_lines, print_output, program
 from thresher.cli.options import json_option, option
 from thresher.cli.sources import SessionSources, read_sessions
 from thresher.store import get_data_folder
+from thresher.transcripts.discovery import DATA_FOLDER
 
 if TYPE_CHECKING:
     from thresher.memory.results import SearchResults
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 DEMO_QUESTION = "why were half pennies lost at the reduced rate?"
 MAX_SESSIONS, MAX_MESSAGES = 2, 3
-MEMORY_FOLDER = ".thresher"
-"""Folder for the archive of the samples, inside the demo folder."""
 
 
 @click.command("demo")
@@ -53,7 +52,7 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
     agent_folders = sorted({folder / file.relative_to(folder).parts[0] for file in files})
     sessions, _ = read_sessions(SessionSources(discover=False).list_files(agent_folders))
     rows = [make_session_row(session) for session in sessions]
-    memory = Memory(home=folder / MEMORY_FOLDER, sources=agent_folders, discover=False)
+    memory = Memory(home=folder / DATA_FOLDER, sources=agent_folders, discover=False)
     results = memory.search(DEMO_QUESTION, sessions=MAX_SESSIONS, messages=MAX_MESSAGES)
     if as_json:
         value = {"folder": str(folder), "files": [str(file) for file in files]}
@@ -77,7 +76,7 @@ def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults"
 
     program, console = program_name(), make_console()
     limits = f"--sessions {MAX_SESSIONS} --messages {MAX_MESSAGES} --no-sync"
-    search = f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
+    search = f"THRESHER_HOME={quote(str(folder / DATA_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
     agents = len({row.agent for row in rows})
     console.print(f"Wrote sample sessions of {agents} agents to {folder}\n", soft_wrap=True)
     console.print(session_table([_table_entry(row) for row in rows], console.width))

@@ -36,6 +36,12 @@ def option(declaration: str, text: str, *, name: str = "", **settings: Any) -> C
     return click.option(*flags, *filter(None, [name]), help=text, **kind | defaults | settings)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number in a range. Errors say so; click's say "integer range" for a text that is no number."""
+
+    name = "whole number"
+
+
 json_option = option("--json", "Print JSON, and nothing else, on standard output.", name="as_json")
 reveal_option = option("--reveal", "Print keys, tokens and passwords unredacted.")
 no_sync_option = option("--no-sync", "Skip the sync: use the archive as it is.")

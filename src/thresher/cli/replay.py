@@ -19,7 +19,15 @@ from thresher.cli.common import (
     warn,
     write_output_file,
 )
-from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, NameChoice, json_option, option, source_options
+from thresher.cli.options import (
+    EXISTING_PATH,
+    OUTPUT_FILE,
+    NameChoice,
+    WholeNumber,
+    json_option,
+    option,
+    source_options,
+)
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 
@@ -38,7 +46,7 @@ prices_option = option(
     type=NameChoice(PRICE_TABLES),
     default=PRICE_TABLES[0],
 )
-jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=click.IntRange(min=1))
+jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=WholeNumber(min=1))
 
 
 @click.command("replay")

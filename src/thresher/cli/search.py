@@ -15,6 +15,7 @@ from thresher.cli.common import print_lines, print_output, program_name, screen_
 from thresher.cli.options import (
     DATE_EXAMPLES,
     NameChoice,
+    WholeNumber,
     json_option,
     no_sync_option,
     option,
@@ -85,10 +86,10 @@ class SearchCommand(click.Command):
     default="best",
 )
 @option("--more", f"Show a whole page: {WHOLE_PAGE}. Default: the best of each session, as many as fit the screen.")
-@option("--sessions N", "Sessions per page.", type=click.IntRange(1, 1000))
-@option("--messages N", "Messages to show of each session.", type=click.IntRange(1, 1000))
-@option("--context N", "Characters to show of each message.", type=click.IntRange(20, 20_000))
-@option("--page N", "Page to show.", type=click.IntRange(1, 100_000))
+@option("--sessions N", "Sessions per page.", type=WholeNumber(1, 1000))
+@option("--messages N", "Messages to show of each session.", type=WholeNumber(1, 1000))
+@option("--context N", "Characters to show of each message.", type=WholeNumber(20, 20_000))
+@option("--page N", "Page to show.", type=WholeNumber(1, 100_000))
 @option(
     "--current ID",
     "Skip this session (the start of its id) and its family. Default: the session that runs this search, if its agent "

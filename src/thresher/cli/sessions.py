@@ -15,6 +15,7 @@ from thresher.cli.options import (
     DATE_EXAMPLES,
     EXISTING_PATH,
     NameChoice,
+    WholeNumber,
     json_option,
     option,
     project_option,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @project_option
 @option("--agent NAME", "Only sessions of this agent.", type=NameChoice(format_names()))
 @option("--since DATE", f"Only sessions with messages since this date: {DATE_EXAMPLES}.")
-@option("--limit N", "List only the newest N sessions.", type=click.IntRange(1))
+@option("--limit N", "List only the newest N sessions.", type=WholeNumber(1))
 @option("--subagents", "Also list the sub-agents of the listed sessions.")
 @option("--problems", "Print each problem found while reading the files, and the files of unknown format.")
 @source_options

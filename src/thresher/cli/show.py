@@ -6,7 +6,7 @@ import click
 from msgspec import structs
 
 from thresher.cli.common import paged_console, print_output
-from thresher.cli.options import json_option, option, reveal_option, source_options
+from thresher.cli.options import WholeNumber, json_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 from thresher.model import Session
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @option("--policy -p NAME", "Show what this preset or policy, for example smart, would do to each part.")
 @option("--budget -b TOKENS", "Also show what to remove to fit this many tokens: 60000, 60k.")
 @option("--child ID", "Show this sub-agent of the session: the start of its id.")
-@option("--around N", "Show message N and its neighbors: the #N that `search` prints.", type=click.IntRange(0))
-@option("--last N", "Show only the last N messages.", type=click.IntRange(1))
-@option("--context N", "With --around: messages to show before and after.", type=click.IntRange(0), default=3)
+@option("--around N", "Show message N and its neighbors: the #N that `search` prints.", type=WholeNumber(0))
+@option("--last N", "Show only the last N messages.", type=WholeNumber(1))
+@option("--context N", "With --around: messages to show before and after.", type=WholeNumber(0), default=3)
 @reveal_option
 @source_options
 @json_option
