@@ -34,7 +34,7 @@ from msgspec import Struct, structs
 from replay_tables import Tables, markdown
 
 from thresher.budget import parse_token_count
-from thresher.render.replay import ReplayReport, build_replay_report, replay_failure_text
+from thresher.render.replay import ReplayReport, build_replay_report, replay_failure_texts
 from thresher.render.replay_export import replay_report_chart, replay_report_value
 from thresher.replay.references import REFERENCE_DEFINITION
 from thresher.replay.scores import (
@@ -284,7 +284,7 @@ def main() -> None:
     if asked.json:
         asked.json.write_bytes(msgspec.json.encode(save_run(results, prices)))
     told = [failure for failure in results.failures if failure.kind != "format"]
-    for text in dict.fromkeys(map(replay_failure_text, told)):
+    for text in replay_failure_texts(told):
         print(text, file=sys.stderr)
     said = "\n".join(
         markdown(Tables(build_report(results, prices), asked.at, group_by_project(asked.data, results.sessions)))

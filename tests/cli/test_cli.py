@@ -115,10 +115,28 @@ def test_terminal_codes_in_a_transcript_never_reach_the_terminal(tmp_path: Path)
     assert "[bold]red[/bold]" in output
 
 
-def test_an_unknown_session_is_a_clear_error(home: Path) -> None:
-    result = run("show", "nothing-like-it", "--source", str(home))
-    assert result.exit_code == 1
-    assert "thresher sessions" in str(result.exception)
+@pytest.mark.parametrize("command", ["show", "fit", "check", "files"])
+def test_an_unknown_session_a_missing_file_and_a_folder_are_different_errors(command: str, tmp_path: Path) -> None:
+    (tmp_path / "session.jsonl").write_text("{}")
+    expected = {
+        "nothing-like-it": "no session id starts with `nothing-like-it`",
+        "sesion.jsonl": "the file `sesion.jsonl` does not exist.",
+        str(tmp_path / "sesion.jsonl"): "does not exist. Did you mean `session.jsonl`?",
+        str(tmp_path / "session"): "does not exist. Did you mean `session.jsonl`?",
+        str(tmp_path / "no" / "session.jsonl"): "does not exist, and neither does its folder",
+        str(tmp_path): "is a folder; `thresher sessions",
+    }
+    for reference, message in expected.items():
+        result = run(command, reference, "--no-discover")
+        assert result.exit_code == 1
+        assert message in str(result.exception)
+
+
+def test_a_wrong_option_suggests_the_right_one(tmp_path: Path) -> None:
+    assert "Did you mean '--policy'?" in run("show", "--polciy", "smart", str(tmp_path)).stderr
+    assert "Did you mean `anthropic`?" in run("fit", "--to", "anthropc", str(tmp_path)).stderr
+    assert "Did you mean `claude-code`?" in run("install", "cluade-code").stderr
+    assert "'x' is not a valid whole number." in run("sessions", "--limit", "x").stderr
 
 
 def test_one_of_many_sessions_in_a_file_is_selected_by_its_id(tmp_path: Path) -> None:

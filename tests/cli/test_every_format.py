@@ -116,7 +116,7 @@ def test_sub_agents_in_a_store_are_listed_on_request(tmp_path: Path) -> None:
     listed = [row["id"] for row in run_json("sessions", "--no-discover", "--source", path)["sessions"]]
     assert listed == ["ses_s3NEWER", "ses_s1MAIN"]
     all_ids = [row["id"] for row in run_json("sessions", "--no-discover", "--source", path, "--subagents")["sessions"]]
-    assert all_ids == ["ses_s3NEWER", "ses_s2CHILD", "ses_s1MAIN"]
+    assert all_ids == ["ses_s3NEWER", "ses_s1MAIN", "ses_s2CHILD"]
     assert run_json("show", "ses_s2C", "--no-discover", "--source", path)["id"] == "ses_s2CHILD"
 
 

@@ -90,7 +90,7 @@ def test_the_page_lists_the_keys_that_a_command_prints(command: str, tmp_path: P
         documented |= documented_sections()["fit"]
         printed |= {"file", "dialect", "value"}  # what a plan has only in `fit`
     if command == "replay":
-        printed |= {"file", "strategy", "error", "kind"}  # of a failure
+        printed |= {"file", "strategy", "error", "kind", "session"}  # of a failure
     if command == "check":
         printed |= {"rule", "dialect", "message_index", "part_index", "detail", "documented"}
     assert printed <= documented

@@ -20,7 +20,7 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from command_line import run, run_json
+from command_line import run, run_in_terminal, run_json
 from thresher.cli import COMMANDS, common
 from thresher.cli.sources import sync_before_search
 from thresher.memory import Memory
@@ -41,16 +41,19 @@ from thresher.model import (
     part_text,
 )
 from thresher.render.memory import (
+    StyledLine,
     exclusion_lines,
     no_result_lines,
     recall_lines,
     recall_value,
+    search_result_blocks,
     search_result_lines,
     search_result_value,
     sync_report_lines,
     sync_report_value,
     wrap_lines_in_tags,
 )
+from thresher.render.screen import ScreenSize, count_fitting_blocks
 from thresher.render.session_names import shorten_session_ids
 from thresher.store import default_content_store
 
@@ -309,9 +312,30 @@ def test_show_prints_the_messages_around_a_search_hit() -> None:
     assert len(shown) in (2, 3)
     assert shown[first["message_index"]]["line"] == first["line"]
     output = run("show", found["id"], "--around", "3").output
-    assert re.findall(r"── #(\d+)", output) == [str(number) for number in range(7)]
-    assert "── #3 ◀ ──" in output
+    assert re.findall(r"^\w+ +#(\d+)", output, re.MULTILINE) == [str(number) for number in range(7)]
+    assert [line for line in output.splitlines() if line.endswith("◀")] == re.findall(r".* #3 .*", output)
     assert "no call with this id" not in output
+
+
+@pytest.mark.usefixtures("home")
+def test_show_numbers_every_message_as_a_search_does() -> None:
+    found = run_json("search", "bookkeeper")["sessions"][0]
+    output = run("show", found["id"], "--full").output
+    for hit in found["hits"]:
+        (message,) = run_json("show", found["id"], "--around", str(hit["message_index"]), "--context", "0")["messages"]
+        line = next(line for line in output.splitlines() if re.match(rf"\w+ +#{hit['message_index']} ", line))
+        assert f"line {message['line']}" in line
+
+
+@pytest.mark.usefixtures("home")
+def test_show_prints_the_last_messages() -> None:
+    numbers = [message["message_index"] for message in run_json("show", "e923391d", "--last", "3")["messages"]]
+    output = run("show", "e923391d", "--last", "3").output
+    assert re.findall(r"^\w+ +#(\d+)", output, re.MULTILINE) == [str(number) for number in numbers]
+    segments = run_json("show", "e923391d")["segments"]
+    assert [len(segment) for segment in segments][-1] >= 3
+    assert numbers == [*range(sum(map(len, segments)))][-3:]
+    assert "--last" in str(run("show", "e923391d", "--last", "1", "--around", "1").exception)
 
 
 @pytest.mark.usefixtures("home")
@@ -367,8 +391,9 @@ def test_filters_alone_are_not_a_query() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_an_invalid_choice_lists_the_valid_ones() -> None:
-    assert "'claude-code', 'codex'" in run("search", "x", "--agent", "hal").stderr
-    assert "'user', 'assistant'" in run("search", "x", "--role", "judge").stderr
+    assert "claude-code, codex" in run("search", "x", "--agent", "hal").stderr
+    assert "Did you mean `codex`? Valid: " in run("search", "x", "--agent", "codx").stderr
+    assert "Valid: user, assistant." in run("search", "x", "--role", "judge").stderr
     assert "claude-code" in run("search", "x", "--agent", "").stderr
 
 
@@ -461,6 +486,30 @@ def test_the_command_for_the_next_page_is_printed() -> None:
     assert "next:" not in run("search", "receipt", "--sessions", "1", "--page", str(first["total"])).stdout
 
 
+@pytest.mark.parametrize(("lines", "columns"), [(24, 80), (50, 80), (24, 60)])
+@pytest.mark.usefixtures("home")
+def test_a_search_fills_at_most_the_screen_of_a_terminal(lines: int, columns: int) -> None:
+    question = ("receipt", "money", "test")
+    found = len(run_json("search", *question)["sessions"])
+    shown = run_in_terminal("search", *question, "--no-sync", lines=lines, columns=columns)
+    assert sum(-(-len(line) // columns) or 1 for line in shown.split("\n")) <= lines
+    assert 1 <= shown.count("show: ") <= found
+    assert f"search {' '.join(question)} --no-sync --more\n" in shown
+    whole = run_in_terminal("search", *question, "--no-sync", "--more", lines=lines, columns=columns)
+    assert whole.count("show: ") == found
+
+
+def test_a_screen_gets_as_many_sessions_as_fit() -> None:
+    sessions = tuple(session(id=f"{number:08d}") for number in range(100))
+    screen = ScreenSize(40, 160)
+    blocks = [*search_result_blocks(SearchResults("x", sessions, 100), brief=160)]
+    count = count_fitting_blocks(blocks, screen, 4)
+    assert screen.height(line for block in blocks[:count] for line in block) <= 36
+    assert screen.height(line for block in blocks[: count + 1] for line in block) > 36
+    assert count_fitting_blocks(blocks, ScreenSize(1, 10), 4) == 1
+    assert screen.height([StyledLine((("\u8f38" * 100, ""),))]) == 2
+
+
 @pytest.mark.usefixtures("home")
 def test_the_current_session_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     current = run_json("search", *QUESTION)["sessions"][0]["id"]
@@ -508,7 +557,9 @@ def test_recall_cites_the_excerpts_of_a_session() -> None:
 
 @pytest.mark.usefixtures("home")
 def test_recall_rejects_invalid_arguments() -> None:
-    assert "has the id `nobody`" in str(run("recall", "nobody", "what").exception)
+    assert "id that starts with `nobody`; `thresher sessions` lists" in str(run("recall", "nobody", "what").exception)
+    file = run_json("sessions")["sessions"][0]["file"]
+    assert "not a file: `thresher sessions" in str(run("recall", file, "what").exception)
     assert "budget" in str(run("recall", "e923391d", "what", "--budget", "much").exception)
     assert "--model" in str(run("recall", "e923391d", "what", "--url", "http://localhost:1/v1").exception)
     assert run("recall", "e923391d").exit_code == 2

@@ -175,9 +175,12 @@ def test_policy_that_raises_is_reported_and_the_others_measured(runs: Path, tmp_
     assert by_name["recency"]["sessions"] == 3
     assert len(value["failures"]) == 3
     assert "ValueError: no  way" in result.stderr
+    assert len({failure["session"] for failure in value["failures"]}) == 3
     shown = run(*arguments)
     assert shown.exit_code == 1
     assert "failed on 3 sessions" in shown.output
+    assert shown.stderr.count("never failed on") == 1
+    assert "and 2 more sessions: ValueError: no  way" in shown.stderr
 
 
 def test_unreadable_named_file_is_reported(runs: Path, tmp_path: Path) -> None:
@@ -244,6 +247,23 @@ def test_wrong_use_is_refused_before_any_work(arguments: tuple[str, ...], told: 
     result = run(str(runs), *arguments)
     assert isinstance(result.exception, OptionError)
     assert told in str(result.exception)
+
+
+@pytest.mark.parametrize("policy", ["auto", "presets", "mine.py:keep_all"])
+def test_invalid_setting_is_refused_before_any_work(policy: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    Path("mine.py").write_text("def keep_all(history):\n    return ()\n")
+    monkeypatch.setenv("THRESHER_EXCLUDE_TOOL_CATEGORIES", "fil_read")
+    result = run(str(runs), *FEW, "--policy", policy)
+    assert isinstance(result.exception, OptionError)
+    assert "fil_read" in str(result.exception)
+    assert result.output == ""
+
+
+def test_policy_that_needs_a_budget_gets_the_one_of_the_replay(runs: Path) -> None:
+    value = data(str(runs), *FEW, "--policy", "sliding-window")
+    assert value["failures"] == []
+    assert [point["budget"] for point in value["strategies"][0]["points"]] == [800, 2400, 6000]
 
 
 def test_strategy_above_the_bound_fails_the_run(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_answers_are_right_and_errors_say_what_to_do(samples: Path) -> None:
             assert "silently gets nothing off" in _text(context)
             wrong = await client.call_tool("read_session", {"session": "nobody"})
             assert wrong.is_error
-            assert "no archived session has the id" in _text(wrong)
+            assert "no archived session has an id that starts with" in _text(wrong)
 
     anyio.run(ask)
 

@@ -7,7 +7,7 @@ import pytest
 
 import thresher as th
 from thresher.samples import write_samples
-from thresher.transcripts import DiscoveredFile, TranscriptFormat
+from thresher.transcripts import DiscoveredFile, TranscriptFormat, files_below
 from thresher.transcripts.table import transcript_formats
 
 
@@ -90,3 +90,10 @@ def test_a_file_in_any_home_of_an_agent_is_found(
         path.write_text("{}")
         assert th.discover(environment={}, home=tmp_path, formats=[found.name]) == [DiscoveredFile(found.name, path)]
         path.unlink()
+
+
+def test_data_of_thresher_is_not_listed(tmp_path: Path) -> None:
+    for name in ("session.jsonl", ".thresher/memory/archive.sqlite3"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    assert list(files_below(tmp_path)) == [str(tmp_path / "session.jsonl")]

@@ -976,3 +976,14 @@ def test_a_truncated_result_has_one_placeholder(policy: str, line: str) -> None:
 def test_a_message_without_a_role_gets_no_cache_breakpoint() -> None:
     body = {"model": "claude-sonnet-4-5", "messages": [{"content": "a"}]}
     assert Window(budget=20, format="anthropic", store=InMemoryContentStore()).fit(body) == body
+
+
+def test_a_policy_that_requires_a_budget_gets_the_target_of_the_window() -> None:
+    window, loop = make_window(policy="sliding-window", budget=4_000), Loop()
+    sizes = []
+    for _ in range(10):
+        loop.step()
+        fitted = window.fit(loop.messages)
+        sizes.append(th.count(fitted))
+    assert [event.edits.keys() for event in window.events] == [{"drop"}] * 3  # other policies would truncate or replace
+    assert max(sizes) <= 4_000

@@ -31,6 +31,11 @@ def bind_policy(policy: Policy, scale: TokenWeights, budget: int | None = None) 
     return bound
 
 
+def lacks_budget(policy: Policy) -> bool:
+    """Return whether a policy cannot work without a budget and has none of its own."""
+    return getattr(policy, "requires_budget", False) and getattr(policy, "budget", None) is None
+
+
 def propose_edits(
     history: History, policies: Iterable[Policy], scale: TokenWeights, budget: int | None = None
 ) -> Iterator[Edit]:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from thresher.cli.common import print_output, print_text, program_name
-from thresher.cli.options import json_option, option, source_options
+from thresher.cli.options import NameChoice, json_option, option, source_options
 from thresher.cli.sources import SessionSources, session_dialect
 from thresher.edits import Violation, check
 from thresher.render.text import strip_control_codes
@@ -21,7 +21,7 @@ DIALECTS = format_names("wire")
 @option(
     "--dialect -d API",
     f"API to validate against: {', '.join(DIALECTS)}. Default: the API of SESSION if known, otherwise all.",
-    type=click.Choice(DIALECTS),
+    type=NameChoice(DIALECTS),
 )
 @source_options
 @json_option

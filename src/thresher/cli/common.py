@@ -5,12 +5,14 @@ messages come from transcripts and other files. Control codes are removed, and b
 """
 
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -24,10 +26,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from thresher.render.memory import StyledLine
+    from thresher.render.screen import ScreenSize
 
 ItemT = TypeVar("ItemT")
 PIPED_WIDTH = 160
 """Width of a table in a pipe, in characters: wide, because a pipe does not wrap lines."""
+PIPED_HEIGHT = 40
+"""Height of a screen in a pipe, in lines."""
 INTERRUPTED_EXIT_CODE = 130
 """The usual exit code of a program that Ctrl-C stopped."""
 JSON_SCHEMA = 1
@@ -88,14 +93,47 @@ class SafeRenderHook:
         return [SafeRenderable(value) for value in renderables]
 
 
-def make_console() -> "Console":
-    """Return a console on standard output."""
+def make_console(pager: "IO[str] | None" = None) -> "Console":
+    """Return a console on standard output, or on the input of a pager."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
-    console = Console(width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    if pager is not None:
+        width = shutil.get_terminal_size().columns
+    is_terminal = True if pager is not None else None
+    console = Console(
+        file=pager, width=width, force_terminal=is_terminal, highlight=False, soft_wrap=False, markup=False, emoji=False
+    )
     console.push_render_hook(SafeRenderHook())  # type: ignore[arg-type]  # rich declares a base class, and is imported late
     return console
+
+
+@contextmanager
+def paged_console() -> "Iterator[Console]":
+    """Yield a console. A terminal shows its output in a pager: `$PAGER`, or `less`, which ends if it fits the screen.
+
+    The context ends early, without an error, when the user closes the pager.
+    """
+    command = shlex.split(os.environ.get("PAGER", "less")) if sys.stdout.isatty() else []
+    program = shutil.which(command[0]) if command else None
+    if program is None:
+        yield make_console()
+        return
+    environment = {"LESS": "FRX", **os.environ}  # as git does: end if it fits, keep the colors and the screen
+    with subprocess.Popen([program, *command[1:]], stdin=subprocess.PIPE, encoding="utf-8", env=environment) as process:
+        console = make_console(process.stdin)
+        console.on_broken_pipe = _raise_broken_pipe  # type: ignore[method-assign]  # rich would exit with 1
+        with suppress(BrokenPipeError):
+            yield console
+        with suppress(BrokenPipeError):
+            process.communicate()
+        while process.poll() is None:
+            with suppress(KeyboardInterrupt):  # a key of the pager, too
+                process.wait()
+
+
+def _raise_broken_pipe() -> NoReturn:
+    raise BrokenPipeError
 
 
 def print_renderables(pieces: "Iterable[RenderableType]") -> None:
@@ -115,21 +153,34 @@ def warn(text: str) -> None:
     print_text(text, to_stderr=True)
 
 
-def print_lines(lines: "Iterable[StyledLine]") -> None:
-    """Print lines with color on a terminal. In a pipe, print plain text and skip the slow import of `rich`."""
+def screen_size() -> "ScreenSize":
+    """Return the size of the terminal, or what a pipe gets instead of a screen."""
+    from thresher.render.screen import ScreenSize
+
+    if not sys.stdout.isatty():
+        return ScreenSize(PIPED_HEIGHT, PIPED_WIDTH)
+    size = shutil.get_terminal_size()
+    return ScreenSize(size.lines, size.columns)
+
+
+def print_lines(lines: "Iterable[StyledLine]", *, paged: bool = False) -> None:
+    """Print lines with color on a terminal, in a pager if `paged`.
+
+    In a pipe, print plain text and skip the slow import of `rich`.
+    """
     if not sys.stdout.isatty():
         rows = "".join(f"{line.text}\n" for line in lines)
         click.echo(strip_control_codes(rows).encode("utf-8", "replace"), nl=False)
         return
     from rich.text import Text
 
-    console = make_console()
-    for line in lines:
-        text = Text.assemble(*line.spans)
-        if line.no_wrap or not line.hanging_indent:
-            console.print(text, soft_wrap=line.no_wrap)
-        else:
-            _print_wrapped(console, text, line.hanging_indent)
+    with paged_console() if paged else nullcontext(make_console()) as console:
+        for line in lines:
+            text = Text.assemble(*line.spans)
+            if line.no_wrap or not line.hanging_indent:
+                console.print(text, soft_wrap=line.no_wrap)
+            else:
+                _print_wrapped(console, text, line.hanging_indent)
 
 
 def print_result(value: Mapping[str, Any], lines: "Iterable[StyledLine]", *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import click
 from msgspec import structs
 
 from thresher.cli.common import print_json, print_output, warn, write_output_file
-from thresher.cli.options import json_option, option, output_option, source_options, whole_option
+from thresher.cli.options import NameChoice, json_option, option, output_option, source_options, whole_option
 from thresher.cli.sources import SessionSources
 from thresher.dialects import emit_with_losses
 from thresher.model.jsontext import dump_json
@@ -17,7 +17,7 @@ DIALECTS = format_names("wire")
 
 @click.command("convert")
 @click.argument("reference", metavar="SESSION")
-@option("--to API", f"API to write for: {', '.join(DIALECTS)}.", required=True, type=click.Choice(DIALECTS))
+@option("--to API", f"API to write for: {', '.join(DIALECTS)}.", required=True, type=NameChoice(DIALECTS))
 @click.option(
     "--body/--list",
     default=None,

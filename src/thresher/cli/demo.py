@@ -1,5 +1,6 @@
 """`thresher demo`: sample sessions of several agents, and a search of them."""
 
+from datetime import datetime
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -11,15 +12,14 @@ from thresher.cli.common import make_console, print_lines, print_output, program
 from thresher.cli.options import json_option, option
 from thresher.cli.sources import SessionSources, read_sessions
 from thresher.store import get_data_folder
+from thresher.transcripts.discovery import DATA_FOLDER
 
 if TYPE_CHECKING:
     from thresher.memory.results import SearchResults
-    from thresher.render.session_row import SessionRow
+    from thresher.render.session_row import SessionEntry, SessionRow
 
 DEMO_QUESTION = "why were half pennies lost at the reduced rate?"
 MAX_SESSIONS, MAX_MESSAGES = 2, 3
-MEMORY_FOLDER = ".thresher"
-"""Folder for the archive of the samples, inside the demo folder."""
 
 
 @click.command("demo")
@@ -52,7 +52,7 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
     agent_folders = sorted({folder / file.relative_to(folder).parts[0] for file in files})
     sessions, _ = read_sessions(SessionSources(discover=False).list_files(agent_folders))
     rows = [make_session_row(session) for session in sessions]
-    memory = Memory(home=folder / MEMORY_FOLDER, sources=agent_folders, discover=False)
+    memory = Memory(home=folder / DATA_FOLDER, sources=agent_folders, discover=False)
     results = memory.search(DEMO_QUESTION, sessions=MAX_SESSIONS, messages=MAX_MESSAGES)
     if as_json:
         value = {"folder": str(folder), "files": [str(file) for file in files]}
@@ -63,16 +63,23 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
         _print_demo(folder, rows, results)
 
 
+def _table_entry(row: "SessionRow") -> "SessionEntry":
+    from thresher.render.session_row import SessionEntry
+
+    time = datetime.fromisoformat(row.ended) if row.ended else None
+    return SessionEntry(row.id, row.agent, row.project, row.title, time, row.messages, len(row.problems))
+
+
 def _print_demo(folder: Path, rows: "list[SessionRow]", results: "SearchResults") -> None:
     from thresher.render.memory import search_result_lines
     from thresher.render.session_row import session_table
 
     program, console = program_name(), make_console()
     limits = f"--sessions {MAX_SESSIONS} --messages {MAX_MESSAGES} --no-sync"
-    search = f"THRESHER_HOME={quote(str(folder / MEMORY_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
+    search = f"THRESHER_HOME={quote(str(folder / DATA_FOLDER))} {program} search {quote(DEMO_QUESTION)} {limits}"
     agents = len({row.agent for row in rows})
     console.print(f"Wrote sample sessions of {agents} agents to {folder}\n", soft_wrap=True)
-    console.print(session_table(rows, console.width))
+    console.print(session_table([_table_entry(row) for row in rows], console.width))
     console.print("\nSearching the sample sessions (kept apart from yours):", style="bold")
     console.print(f"  {search}\n", soft_wrap=True)
     print_lines(search_result_lines(results, program=program, where=f" --source {quote(str(folder))}"))

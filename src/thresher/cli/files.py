@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from thresher.cli.common import print_content, print_output, print_result, warn
-from thresher.cli.options import json_option, option, reveal_option, source_options
+from thresher.cli.options import WholeNumber, json_option, option, reveal_option, source_options
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @option(
     "--at TURN",
     "Print the content of PATH after this turn: 50. With --diff: only changes up to this turn.",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
 )
 @option("--diff", "Print the session's changes to PATH, or to all files, as a unified diff.")
 @reveal_option

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from thresher.budget import PRESETS, FitResult, fit_with_plan, plan
 from thresher.cli.common import print_hint, print_output, print_renderables, print_text, warn, write_output_file
-from thresher.cli.options import json_option, option, output_option, source_options, whole_option
+from thresher.cli.options import NameChoice, json_option, option, output_option, source_options, whole_option
 from thresher.cli.sources import SessionSources, session_dialect
 from thresher.dialects import emit_with_losses
 from thresher.edits import Plan
@@ -38,7 +38,7 @@ DIALECTS = format_names("wire")
     "--to API",
     f"Write messages for this API: {', '.join(DIALECTS)}; or text for a person.",
     name="target",
-    type=click.Choice([*DIALECTS, TEXT_TARGET]),
+    type=NameChoice([*DIALECTS, TEXT_TARGET]),
 )
 @output_option
 @option("--explain", "With --to: list the edits and their reasons on standard error.")

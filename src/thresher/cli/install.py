@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from thresher.cli.common import print_output, print_text, program_name, warn
-from thresher.cli.options import json_option, option
+from thresher.cli.options import NameChoice, json_option, option
 from thresher.serve.config_edits import SERVER_NAME
 from thresher.serve.config_writing import write_config_change
 from thresher.serve.mcp_clients import (
@@ -31,7 +31,7 @@ from thresher.serve.server_check import check_server_starts
 
 
 @click.command("install")
-@click.argument("client", type=click.Choice(list(MCP_CLIENTS)), metavar="AGENT")
+@click.argument("client", type=NameChoice(list(MCP_CLIENTS)), metavar="AGENT")
 @option("--write", "Write the change, and keep a copy of the old file next to the new one.")
 @option("--remove", "Remove the entry, and keep a copy of the old file next to the new one.")
 @option(

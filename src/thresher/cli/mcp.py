@@ -7,14 +7,14 @@ import click
 from click.core import ParameterSource
 
 from thresher.cli.common import warn
-from thresher.cli.options import option, source_options
+from thresher.cli.options import WholeNumber, option, source_options
 from thresher.cli.sources import SessionSources
 
 
 @click.command("mcp")
 @option("--http", "Serve over HTTP instead of standard input and output.")
 @option("--host ADDRESS", "With --http: address to listen on.", default="127.0.0.1")
-@option("--port N", "With --http: port to listen on.", default=8765, type=click.IntRange(1, 65535))
+@option("--port N", "With --http: port to listen on.", default=8765, type=WholeNumber(1, 65535))
 @option(
     "--allow-host NAME",
     "With --http: also answer for this host name, such as that of a proxy: NAME or NAME:PORT. Repeatable.",

@@ -8,11 +8,23 @@ from typing import Any
 import click
 
 from thresher.cli.sources import SessionSources
+from thresher.errors import suggest_name
 
 DATE_EXAMPLES = "2026-03-01, today, or an age: 7d, 2w, 1y"
 OUTPUT_FILE = click.Path(path_type=Path, dir_okay=False)
 EXISTING_PATH = click.Path(exists=True, path_type=Path)
 Command = Callable[..., None]
+
+
+class NameChoice(click.Choice[str]):
+    """A choice of names that suggests the most similar name for a misspelled one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value if it is one of the names."""
+        if value not in self.choices:
+            names = ", ".join(self.choices)
+            self.fail(f"unknown value `{value}`.{suggest_name(str(value), self.choices)} Valid: {names}.", param, ctx)
+        return str(value)
 
 
 def option(declaration: str, text: str, *, name: str = "", **settings: Any) -> Callable[[Command], Command]:
@@ -22,6 +34,12 @@ def option(declaration: str, text: str, *, name: str = "", **settings: Any) -> C
     kind = {"is_flag": True} if words == flags else {"metavar": words[-1]}
     defaults = {"show_default": bool(settings.get("default"))}
     return click.option(*flags, *filter(None, [name]), help=text, **kind | defaults | settings)
+
+
+class WholeNumber(click.IntRange):
+    """A whole number in a range. Errors say so; click's say "integer range" for a text that is no number."""
+
+    name = "whole number"
 
 
 json_option = option("--json", "Print JSON, and nothing else, on standard output.", name="as_json")

@@ -3,11 +3,11 @@
 import click
 
 from thresher.cli.common import warn
-from thresher.cli.options import option
+from thresher.cli.options import WholeNumber, option
 
 
 @click.command("proxy")
-@option("--port N", "Port to listen on.", default=8788, type=click.IntRange(0, 65535))
+@option("--port N", "Port to listen on.", default=8788, type=WholeNumber(0, 65535))
 @option("--host ADDRESS", "Address to listen on.", default="127.0.0.1")
 @option(
     "--upstream URL",

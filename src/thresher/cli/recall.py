@@ -2,13 +2,15 @@
 
 import os
 import sys
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
 from thresher.cli.common import print_result, program_name
-from thresher.cli.options import json_option, no_sync_option, option, reveal_option, source_options
-from thresher.cli.sources import SessionSources
+from thresher.cli.options import NameChoice, json_option, no_sync_option, option, reveal_option, source_options
+from thresher.cli.sources import SessionSources, check_reference
 from thresher.errors import OptionError
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ DEFAULT_ADDRESSES: "dict[EndpointApi, str]" = {
 @option(
     "--api API",
     "API of the server: openai (any server with chat completions) or anthropic.",
-    type=click.Choice([*DEFAULT_ADDRESSES]),
+    type=NameChoice([*DEFAULT_ADDRESSES]),
     default="openai",
 )
 @no_sync_option
@@ -67,6 +69,10 @@ def recall_command(
     from thresher.render.memory import recall_lines, recall_value, wrap_lines_in_tags
     from thresher.summarize import SummaryError
 
+    check_reference(session)
+    if Path(session).is_file():
+        ids = f"`thresher sessions {quote(session)}` lists the ids in the file, and --source {quote(session)} reads it"
+        raise OptionError(f"`recall` takes the start of a session id, not a file: {ids}")
     endpoint = _make_endpoint(model, url, api)
     max_tokens = parse_token_count(budget)
     memory = sources.open_memory(sync=not no_sync)

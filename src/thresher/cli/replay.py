@@ -19,7 +19,15 @@ from thresher.cli.common import (
     warn,
     write_output_file,
 )
-from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, json_option, option, source_options
+from thresher.cli.options import (
+    EXISTING_PATH,
+    OUTPUT_FILE,
+    NameChoice,
+    WholeNumber,
+    json_option,
+    option,
+    source_options,
+)
 from thresher.cli.sources import SessionSources
 from thresher.errors import OptionError, ReadError
 
@@ -35,10 +43,10 @@ PRICE_TABLES = ("anthropic", "anthropic-1h", "openai", "gemini")
 prices_option = option(
     "--prices LIST",
     f"Token prices: {', '.join(PRICE_TABLES)} (1h: cache entries live one hour).",
-    type=click.Choice(PRICE_TABLES),
+    type=NameChoice(PRICE_TABLES),
     default=PRICE_TABLES[0],
 )
-jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=click.IntRange(min=1))
+jobs_option = option("--jobs -j N", "Processes to run. Default: one per processor.", type=WholeNumber(min=1))
 
 
 @click.command("replay")
@@ -179,10 +187,13 @@ def _nothing_measured_message(results: "SweepResults") -> str:
 
 
 def report_replay_failures(failures: "Sequence[ReplayFailure]", named: Sequence[Path]) -> bool:
-    """Print failures, and return True if there are any. Skip files of unknown format that the user did not name."""
-    from thresher.render.replay import replay_failure_text
+    """Print failures, and return True if there are any. Skip files of unknown format that the user did not name.
+
+    A strategy that fails in the same way on several sessions is reported once.
+    """
+    from thresher.render.replay import replay_failure_texts
 
     reported = [failure for failure in failures if failure.kind != "format" or Path(failure.file) in named]
-    for text in dict.fromkeys(map(replay_failure_text, reported)):
+    for text in replay_failure_texts(reported):
         warn(f"thresher: {text}")
     return bool(reported)

@@ -3,15 +3,19 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
-from thresher.cli.common import print_lines, print_output, program_name, warn
+from thresher.cli.common import print_lines, print_output, program_name, screen_size, warn
 from thresher.cli.options import (
     DATE_EXAMPLES,
+    NameChoice,
+    WholeNumber,
     json_option,
     no_sync_option,
     option,
@@ -29,8 +33,13 @@ if TYPE_CHECKING:
     from thresher.memory.results import SearchResults
     from thresher.render.memory import StyledLine
 
+PROMPT_LINES = 1
 ARGUMENTS_KEY = "thresher.search.arguments"
 AGENT_NAMES = ", ".join(format_names("transcript"))
+PAGE_SIZES = {"sessions": 10, "messages": 5, "context": 300, "page": 1}
+WHOLE_PAGE = "{sessions} sessions, {messages} messages of each, {context} characters of each".format(**PAGE_SIZES)
+SCREEN_SIZES = PAGE_SIZES | {"context": 140}
+"""Sizes of a search without `--more` and without any of these options; only what fits the screen is printed."""
 FILTER_OPTIONS = ("project", "agent", "branch", "since", "until", "role", "fields", "exclude", "current")
 """Options that only narrow a search. The search also needs words, `--require`, `--regex` or `--file`."""
 
@@ -56,14 +65,14 @@ class SearchCommand(click.Command):
     "Default: all but output (what tools printed), title and paths.",
     name="fields",
     multiple=True,
-    type=click.Choice(SEARCH_FIELDS),
+    type=NameChoice(SEARCH_FIELDS),
 )
 @project_option
-@option("--agent NAME", f"Only this agent: {AGENT_NAMES}.", type=click.Choice(format_names()))
+@option("--agent NAME", f"Only this agent: {AGENT_NAMES}.", type=NameChoice(format_names()))
 @option("--branch NAME", "Only sessions on this git branch.", default="")
 @option("--since DATE", f"Only messages since this date: {DATE_EXAMPLES}.")
 @option("--until DATE", "Only messages until the end of this date.")
-@option("--role ROLE", "Only messages by user or assistant.", type=click.Choice(["user", "assistant"]))
+@option("--role ROLE", "Only messages by user or assistant.", type=NameChoice(["user", "assistant"]))
 @option("--subagents", "Include sub-agents' sessions.")
 @option(
     "--all",
@@ -73,13 +82,14 @@ class SearchCommand(click.Command):
 @option(
     "--rank ORDER",
     "Rank sessions by their best messages (best) or by the number of matching messages (matches).",
-    type=click.Choice(["best", "matches"]),
+    type=NameChoice(["best", "matches"]),
     default="best",
 )
-@option("--sessions N", "Sessions per page.", type=click.IntRange(1, 1000), default=10)
-@option("--messages N", "Messages to show of each session.", type=click.IntRange(1, 1000), default=5)
-@option("--context N", "Characters to show of each message.", type=click.IntRange(20, 20_000), default=300)
-@option("--page N", "Page to show.", type=click.IntRange(1, 100_000), default=1)
+@option("--more", f"Show a whole page: {WHOLE_PAGE}. Default: the best of each session, as many as fit the screen.")
+@option("--sessions N", "Sessions per page.", type=WholeNumber(1, 1000))
+@option("--messages N", "Messages to show of each session.", type=WholeNumber(1, 1000))
+@option("--context N", "Characters to show of each message.", type=WholeNumber(20, 20_000))
+@option("--page N", "Page to show.", type=WholeNumber(1, 100_000))
 @option(
     "--current ID",
     "Skip this session (the start of its id) and its family. Default: the session that runs this search, if its agent "
@@ -97,6 +107,7 @@ class SearchCommand(click.Command):
 @json_option
 def search_command(
     words: tuple[str, ...],
+    more: bool,
     left_out: bool,
     no_sync: bool,
     reveal: bool,
@@ -124,29 +135,36 @@ def search_command(
     has_query = _has_query(text, filters)
     if not (has_query or left_out):
         raise click.UsageError(_missing_query_message(filters))
-    filters = _complete_filters(filters)
+    is_whole = more or as_json or any(filters[name] is not None for name in PAGE_SIZES)
+    filters = _complete_filters(filters, PAGE_SIZES if is_whole else SCREEN_SIZES)
     memory = sources.open_memory(sync=not no_sync)
     results = None
     if has_query:
         results = memory.search(text, sync=False, reveal=reveal, **filters)
         _print_notes(memory, results, text, filters)
-    _print_results(memory, results, left_out=left_out, as_json=as_json)
+    _print_results(memory, results, is_whole=is_whole, left_out=left_out, as_json=as_json)
     if results is not None and not results.sessions:
         sys.exit(1)
 
 
-def _complete_filters(filters: dict[str, Any]) -> dict[str, Any]:
+def _complete_filters(filters: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
     """Return the filters in the form that `Memory.search` accepts: dates parsed and defaults filled in."""
     now = datetime.now().astimezone()
     since, until = filters["since"], filters["until"]
-    return filters | {
-        "since": parse_date_or_age(since, now) if since else None,
-        "until": parse_date_or_age(until, now, end=True) if until else None,
-        "agent": filters["agent"] or "",
-        "role": filters["role"] or "",
-        "current": filters["current"] or _find_current_session(quiet=filters["everything"]),
-        "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS,
-    }
+    given = {name: filters[name] for name in sizes if filters[name] is not None}
+    return (
+        filters
+        | sizes
+        | given
+        | {
+            "since": parse_date_or_age(since, now) if since else None,
+            "until": parse_date_or_age(until, now, end=True) if until else None,
+            "agent": filters["agent"] or "",
+            "role": filters["role"] or "",
+            "current": filters["current"] or _find_current_session(quiet=filters["everything"]),
+            "fields": filters["fields"] or DEFAULT_SEARCH_FIELDS,
+        }
+    )
 
 
 def _has_query(text: str, filters: dict[str, Any]) -> bool:
@@ -173,17 +191,17 @@ def _find_current_session(*, quiet: bool) -> str:
     return current
 
 
-def _next_page_command(arguments: Sequence[str], page: int) -> str:
-    """Return the command of this search for another page."""
+def _repeat_command(*options: str) -> str:
+    """Return the command of this search with other options in place of its `--page`."""
     kept: list[str] = []
-    remaining = iter(arguments)
+    remaining = iter(click.get_current_context().meta[ARGUMENTS_KEY])
     for argument in remaining:
         if argument == "--page":
             next(remaining, None)
         elif not argument.startswith("--page="):
             kept.append(argument)
     end = kept.index("--") if "--" in kept else len(kept)
-    return shlex.join([program_name(), "search", *kept[:end], "--page", str(page), *kept[end:]])
+    return shlex.join([program_name(), "search", *kept[:end], *options, *kept[end:]])
 
 
 def _print_notes(memory: "Memory", results: "SearchResults", text: str, filters: dict[str, Any]) -> None:
@@ -197,7 +215,9 @@ def _print_notes(memory: "Memory", results: "SearchResults", text: str, filters:
         warn(note)
 
 
-def _print_results(memory: "Memory", results: "SearchResults | None", *, left_out: bool, as_json: bool) -> None:
+def _print_results(
+    memory: "Memory", results: "SearchResults | None", *, is_whole: bool, left_out: bool, as_json: bool
+) -> None:
     from thresher.render.memory import exclusion_lines, exclusion_value, search_result_value, wrap_lines_in_tags
 
     if as_json:
@@ -205,18 +225,47 @@ def _print_results(memory: "Memory", results: "SearchResults | None", *, left_ou
         print_output(value | ({"excluded_texts": exclusion_value(memory.left_out())} if left_out else {}))
         return
     if results:
-        lines = _result_lines(memory, results)
-        ids = [session.id for session in results.sessions]
-        print_lines(wrap_lines_in_tags(lines, ids) if ids and not sys.stdout.isatty() else lines)
+        shown, lines = _whole_page(memory, results) if is_whole or not results.sessions else _one_screen(results)
+        ids = [session.id for session in shown.sessions]
+        print_lines(wrap_lines_in_tags(lines, ids) if ids and not sys.stdout.isatty() else lines, paged=is_whole)
     if left_out:
         print_lines(exclusion_lines(memory.left_out()))
 
 
-def _result_lines(memory: "Memory", results: "SearchResults") -> "Iterable[StyledLine]":
+def _whole_page(memory: "Memory", results: "SearchResults") -> "tuple[SearchResults, Iterable[StyledLine]]":
     from thresher.render.memory import no_result_lines, search_result_lines
 
+    program = program_name()
     if not results.sessions:
-        return () if results.found else no_result_lines(results, memory.sizes(), program=program_name())
-    arguments = click.get_current_context().meta[ARGUMENTS_KEY]
-    following = _next_page_command(arguments, results.page + 1) if results.more else ""
-    return search_result_lines(results, program=program_name(), following=following)
+        return results, () if results.found else no_result_lines(results, memory.sizes(), program=program)
+    following = _repeat_command("--page", str(results.page + 1)) if results.more else ""
+    return results, search_result_lines(results, program=program, following=following)
+
+
+def _one_screen(results: "SearchResults") -> "tuple[SearchResults, Iterable[StyledLine]]":
+    """Return the results that fit the screen, and their lines.
+
+    If not all sessions fit with several of their messages, they are brief, with their best message only.
+    """
+    from thresher.render.memory import search_result_blocks, search_result_lines, search_summary_lines
+    from thresher.render.screen import count_fitting_blocks
+
+    screen, program = screen_size(), program_name()
+    more = _repeat_command("--more")
+    for messages in (SCREEN_SIZES["messages"], 2, 1):
+        shown = _limit_hits(results, messages)
+        omits = len(shown.sessions) < shown.found or any(one.matches > len(one.hits) for one in shown.sessions)
+        lines = [*search_result_lines(shown, program=program, more=more if omits else "")]
+        if screen.height(lines) + PROMPT_LINES <= screen.lines:
+            return shown, lines
+    reserved = screen.height(search_summary_lines(shown, more=more)) + PROMPT_LINES
+    blocks = [*search_result_blocks(shown, program=program, brief=screen.columns)]
+    count = count_fitting_blocks(blocks, screen, reserved)
+    shown = structs.replace(shown, sessions=shown.sessions[:count])
+    return shown, [*chain.from_iterable(blocks[:count]), *search_summary_lines(shown, more=more)]
+
+
+def _limit_hits(results: "SearchResults", messages: int) -> "SearchResults":
+    """Return the results with at most this many messages of each session."""
+    sessions = tuple(structs.replace(session, hits=session.hits[:messages]) for session in results.sessions)
+    return structs.replace(results, sessions=sessions)

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from thresher.cli.common import exit_on_interrupt, progress_bar, track_progress, warn
-from thresher.errors import ReadError, UnknownFormatError
+from thresher.errors import ReadError, UnknownFormatError, suggest_name
 from thresher.model import Session
 from thresher.render.text import plural
 from thresher.transcripts import discover, files_below, format_names, read_all
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 SLOW_SYNC_SECONDS = 2.0
 """Maximum duration of a silent sync. A longer one reports how many messages it read."""
 MAX_LISTED_IDS = 10
+FILE_SUFFIXES = {".json", ".jsonl", ".md", ".traj", ".db", ".sqlite", ".sqlite3", ".gz", ".zst", ".txt"}
+"""Suffixes of files. A reference with one of them is a path, not the start of a session id."""
 
 
 class SessionSources(NamedTuple):
@@ -46,6 +49,7 @@ class SessionSources(NamedTuple):
         session no longer exists, the session comes from the archive, with secrets redacted unless `reveal` is true.
         Otherwise the lookup parses all files, which is slow.
         """
+        check_reference(reference)
         if Path(reference).is_file():
             hint = f"choose one with `ID --source {reference}`"
             return _require_single(read_all(Path(reference)), reference, hint)
@@ -60,10 +64,29 @@ class SessionSources(NamedTuple):
             return _require_single(matches, reference, hint)
         if archived is not None:
             return _from_archive(archived, "no file in the searched folders contains it", reveal=reveal)
+        if Path(reference).name != reference:
+            raise _missing_file_error(Path(reference))
         raise ReadError(
-            f"no file or session id matches `{reference}` ({plural(len(files), 'file')} searched). "
+            f"no session id starts with `{reference}` ({plural(len(files), 'file')} searched). "
             "`thresher sessions` lists the ids; --source PATH adds a folder"
         )
+
+
+def check_reference(reference: str) -> None:
+    """Raise `ReadError` if a reference is a folder, or has the suffix of a file and does not exist."""
+    path = Path(reference)
+    if path.is_dir():
+        raise ReadError(f"`{reference}` is a folder; `thresher sessions {quote(reference)}` lists the sessions in it")
+    if path.suffix.lower() in FILE_SUFFIXES and not path.exists():
+        raise _missing_file_error(path)
+
+
+def _missing_file_error(path: Path) -> ReadError:
+    if not path.parent.is_dir():
+        return ReadError(f"the file `{path}` does not exist, and neither does its folder")
+    return ReadError(
+        f"the file `{path}` does not exist.{suggest_name(path.name, [file.name for file in path.parent.iterdir()])}"
+    )
 
 
 def sync_before_search(memory: "Memory") -> None:
@@ -94,12 +117,17 @@ def session_dialect(session: Session) -> str | None:
 
 
 def read_sessions(
-    files: Sequence[Path], *, named: Iterable[Path] = (), is_wanted: Callable[[str], bool] | None = None
+    files: Sequence[Path],
+    *,
+    named: Iterable[Path] = (),
+    is_wanted: Callable[[str], bool] | None = None,
+    unrecognized: list[str] | None = None,
 ) -> tuple[list[Session], list[str]]:
     """Return the sessions in the files, and a message for each unreadable file.
 
     `is_wanted` selects sessions by id, so that a database decodes only these. A file of unknown format counts as
-    unreadable only if it is in `named`. Sub-agents appear under their parent session only.
+    unreadable only if it is in `named`; otherwise it is added to `unrecognized`. Sub-agents appear under their parent
+    session only.
     """
     sessions: list[Session] = []
     failures: list[str] = []
@@ -107,7 +135,10 @@ def read_sessions(
         try:
             sessions += read_all(path, is_wanted=is_wanted)
         except UnknownFormatError as error:
-            failures += [str(error)] if path in named else []
+            if path in named:
+                failures.append(str(error))
+            elif unrecognized is not None:
+                unrecognized.append(str(path))
         except ReadError as error:
             failures.append(str(error))
     children = {child.file for session in sessions for child in session.children if child.file != session.file}

@@ -19,7 +19,7 @@ from thresher.cli.common import (
     warn,
     write_output_file,
 )
-from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, json_option, option, source_options
+from thresher.cli.options import EXISTING_PATH, OUTPUT_FILE, WholeNumber, json_option, option, source_options
 from thresher.cli.replay import jobs_option, prices_option, report_replay_failures
 from thresher.cli.sources import SessionSources
 from thresher.errors import ConvertError, OptionError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 100),
     default=95,
 )
-@option("--trials N", "Maximum number of configurations to try.", type=click.IntRange(min=1), default=60)
+@option("--trials N", "Maximum number of configurations to try.", type=WholeNumber(min=1), default=60)
 @prices_option
 @jobs_option
 @option(

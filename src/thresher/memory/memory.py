@@ -242,8 +242,8 @@ class Memory:
         matches = [session for session in matches if session.id == id] or matches
         if not matches:
             raise NotStoredError(
-                f"no archived session has the id `{id}`; check the id. Sessions deleted by `thresher forget` "
-                "do not return"
+                f"no archived session has an id that starts with `{id}`; `thresher sessions` lists the ids. Sessions "
+                "deleted by `thresher forget` do not return"
             )
         if len({(session.agent, session.root) for session in matches}) > 1:
             ids = ", ".join(session.id for session in matches[:5])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from thresher.memory.archive import placement
-from thresher.memory.archive.block_codec import flatten_messages
+from thresher.memory.archive.block_codec import decode_problems, flatten_messages
 from thresher.memory.archive.placement import MessageReader, PlacedSession, SessionName, StoredDigests
 from thresher.memory.archive.protocol import Archive, BlockRow, SessionFilter
 from thresher.memory.archive.sqlite import ARCHIVE_FILE, SqliteArchive
@@ -22,7 +22,7 @@ from thresher.memory.index.tantivy_index import TantivyIndex, remove_index
 from thresher.memory.ingest.document_builder import attribute_session, build_documents, build_title_document
 from thresher.memory.ingest.extract import PreparedSession
 from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, MemorySizes, Progress, SourceRecord
-from thresher.model import Message, Session
+from thresher.model import Message, Problem, Session
 from thresher.store.errors import StoreError
 from thresher.store.home import get_data_folder
 
@@ -337,6 +337,10 @@ class SessionStore:
     def session(self, key: int) -> Session:
         """Return a complete session with its sub-agents."""
         return placement.read_session(self.archive, key)[1]
+
+    def problems(self, key: int) -> tuple[Problem, ...]:
+        """Return the problems that were found when a session was read from its file."""
+        return decode_problems(self.archive.read_layout(key))
 
     def damage_notes(self, keys: Iterable[int]) -> list[str]:
         """Return a note about each session with damaged messages."""

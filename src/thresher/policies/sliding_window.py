@@ -7,6 +7,7 @@ Earlier summaries and the first request are dropped last, because nothing else c
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import ClassVar
 
 from thresher.edits import Drop, Edit, find_pins
 from thresher.edits.placeholder import describe_part, format_placeholder, get_placeholder_id
@@ -25,7 +26,9 @@ class SlidingWindow:
     """Drop the oldest turns until the rest fits the budget."""
 
     budget: int | None = None
-    """Maximum tokens, including pinned parts and tool definitions; None: the budget of the plan."""
+    """Maximum tokens, including pinned parts and tool definitions; None: the budget of the plan or window."""
+    requires_budget: ClassVar[bool] = True
+    """The policy cannot work without a budget."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -35,9 +38,7 @@ class SlidingWindow:
     def __call__(self, history: History) -> Iterator[Edit]:
         """Propose drops turn by turn, oldest first, while the rest exceeds the budget."""
         if self.budget is None:
-            raise OptionError(
-                f"policy `{POLICY_NAME}` needs a budget: set its option `budget` or the budget of the plan"
-            )
+            raise OptionError(f"policy `{POLICY_NAME}` needs a budget: set `budget`, for example to 60k")
         tokens = self.scale.history(history)
         if tokens <= self.budget:
             return

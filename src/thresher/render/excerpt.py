@@ -1,34 +1,35 @@
-"""Render the messages around a search hit."""
+"""Render some messages of a session: those around a search hit, or the last ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from thresher.model import History, Message, Session
-from thresher.render.text import format_count
-from thresher.render.transcript import _heading, _message, _rule, session_value
+from thresher.render.text import plural
+from thresher.render.transcript import heading_lines, message_lines, rule_line, session_value
 
 if TYPE_CHECKING:
     from rich.text import Text as RichText
 
 
-def excerpt_lines(session: Session, at: int, context: int, *, full: bool = False) -> Iterator["RichText"]:
-    """Yield the lines of the message with index `at` and of up to `context` messages on each side."""
-    yield from _heading(session)
+def excerpt_lines(
+    session: Session, numbers: Iterable[int], *, marked: int | None = None, full: bool = False
+) -> Iterator["RichText"]:
+    """Yield the lines of the messages with these numbers; point to the message `marked`."""
+    yield from heading_lines(session)
     numbered = list(_iter_messages(session))
-    for number in _excerpt_range(len(numbered), at, context):
+    for number in numbers:
         message, history = numbered[number]
         calls = {part.id: part for another in history for part in another.calls}
-        yield _rule(f"#{format_count(number)}{' ◀' if number == at else ''}")
-        yield from _message(message, calls, full=full)
-    yield _rule(f"{format_count(len(numbered))} messages in total, numbered from 0")
+        yield from message_lines(message, calls, number, full=full, is_marked=number == marked)
+    yield rule_line(f"{plural(len(numbered), 'message')} in total, numbered from 0")
 
 
-def excerpt_value(session: Session, at: int, context: int) -> dict[str, Any]:
-    """Return the session as a JSON value, with the excerpt in `messages` instead of segments and branches."""
+def excerpt_value(session: Session, numbers: Iterable[int], *, marked: int | None = None) -> dict[str, Any]:
+    """Return the session as a JSON value, with these messages in `messages` instead of segments and branches."""
     value = session_value(session)
     messages = [message for history in (*value.pop("segments"), *value.pop("branches")) for message in history]
-    numbers = _excerpt_range(len(messages), at, context)
-    return value | {"around": at, "messages": [{"message_index": number, **messages[number]} for number in numbers]}
+    excerpt = [{"message_index": number, **messages[number]} for number in numbers]
+    return value | {"around": marked, "messages": excerpt}
 
 
 def message_count(session: Session) -> int:
@@ -36,10 +37,17 @@ def message_count(session: Session) -> int:
     return sum(1 for _ in _iter_messages(session))
 
 
+def numbers_around(session: Session, at: int, context: int) -> Sequence[int]:
+    """Return the number of a message, and those of up to `context` messages on each side."""
+    return range(max(0, at - context), min(message_count(session), at + context + 1))
+
+
+def last_numbers(session: Session, count: int) -> Sequence[int]:
+    """Return the numbers of the last messages, without rewound ones and those that a compaction repeats."""
+    messages = (message for segment in session.segments for message in segment)
+    return [number for number, message in enumerate(messages) if not message.carried][-count:]
+
+
 def _iter_messages(session: Session) -> Iterator[tuple[Message, History]]:
     for history in (*session.segments, *(branch.history for branch in session.branches)):
         yield from ((message, history) for message in history)
-
-
-def _excerpt_range(count: int, at: int, context: int) -> range:
-    return range(max(0, at - context), min(count, at + context + 1))

@@ -80,17 +80,29 @@ class StyledLine(NamedTuple):
 
 
 def search_result_lines(
-    results: SearchResults, *, program: str = "thresher", where: str = "", following: str = ""
+    results: SearchResults, *, program: str = "thresher", where: str = "", following: str = "", more: str = ""
 ) -> Iterator[StyledLine]:
     """Render sessions with their best messages, then the totals and exclusions.
 
-    `where` holds options that `show` needs to find the sessions; `following` is the command for the next page.
+    `where` holds options that `show` needs to find the sessions; `following` is the command for the next page, and
+    `more` the one for everything that this page omits.
+    """
+    for block in search_result_blocks(results, program=program, where=where):
+        yield from block
+    yield from search_summary_lines(results, following=following, more=more)
+
+
+def search_result_blocks(
+    results: SearchResults, *, program: str = "thresher", where: str = "", brief: int | None = None
+) -> Iterator[list[StyledLine]]:
+    """Yield the lines of each session, with a blank line at the end.
+
+    With `brief`, shorten the facts of a session to one line of this width, and omit how to resume it, its family and
+    the number of further matches.
     """
     names = shorten_session_ids([session.id for session in results.sessions])
     for session, name in zip(results.sessions, names, strict=True):
-        yield from _session_hit_lines(session, name, f"{program} show {quote(name)}{where}")
-        yield _styled_line("")
-    yield from _summary_lines(results, following)
+        yield [*_session_hit_lines(session, name, f"{program} show {quote(name)}{where}", brief), _styled_line("")]
 
 
 def no_result_lines(results: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
@@ -113,7 +125,7 @@ def no_result_lines(results: SearchResults, sizes: MemorySizes, *, program: str 
     yield from _excluded_count_lines(results.excluded)
 
 
-def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[StyledLine]:
+def _session_hit_lines(session: SessionHit, name: str, show: str, brief: int | None) -> Iterator[StyledLine]:
     bar = (" | ", "dim")
     place = (abbreviate_home(shorten(session.project, 200)) or "(no folder)", "bold cyan")
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
@@ -123,16 +135,17 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
     yield StyledLine(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
     description = " · ".join(filter(None, (session.agent, shorten(session.branch, 60), title)))
-    yield _styled_line(f"  {description}", "dim", hang=2)
+    yield _styled_line(f"  {description if brief is None else shorten(description, brief - 2)}", "dim", hang=2)
     yield from map(_hit_line, session.hits)
     more = session.matches - len(session.hits)
-    if more > 0:
+    if more > 0 and brief is None:
         yield _styled_line(f"  ... and {plural(more, 'more match', 'more matches')}", "dim")
-    if session.family:
+    if session.family and brief is None:
         ids = ", ".join(shorten_session_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
         yield _styled_line(f"  related: {len(session.family)} of the same family ({ids})", "dim", hang=2)
     yield _command_line("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
-    if neutralize_tags(session.resume) == session.resume != "":  # nothing may change a quoted command afterward
+    # Nothing may change a quoted command afterward.
+    if brief is None and neutralize_tags(session.resume) == session.resume != "":
         yield _command_line("resume:", session.resume)
 
 
@@ -155,13 +168,17 @@ def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
     yield " …" if hit.cut[1] else "", "dim"
 
 
-def _summary_lines(results: SearchResults, following: str) -> Iterator[StyledLine]:
+def search_summary_lines(results: SearchResults, *, following: str = "", more: str = "") -> Iterator[StyledLine]:
+    """Render the totals and exclusions, and the command for the next page or for `more`."""
     shown = len(results.sessions)
-    page = f" ({shown} on page {results.page})" if shown < results.found else ""
+    where = "shown" if more else f"on page {results.page}"
+    page = f" ({shown} {where})" if shown < results.found else ""
     yield _styled_line(f"Found matches in {plural(results.found, 'session')}{page}", "bold")
     yield from _excluded_count_lines(results.excluded)
     if following:
         yield _command_line("next:  ", following, lead="")
+    if more:
+        yield _command_line("more:  ", more, lead="")
 
 
 def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:

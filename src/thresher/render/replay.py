@@ -7,7 +7,7 @@ interpreted. Output for people calls a model call a turn.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -254,11 +254,16 @@ def replay_notes(report: ReplayReport) -> Iterator[str]:
         yield f"Based on {plural(report.overall.sessions, 'session')}{scope}; other sessions may give other figures."
 
 
-def replay_failure_text(failure: ReplayFailure) -> str:
-    """Format a failure as one sentence."""
-    return strip_control_codes(
-        f"{failure.strategy} failed on {failure.file}: {failure.error}" if failure.strategy else failure.error
-    )
+def replay_failure_texts(failures: Iterable[ReplayFailure]) -> Iterator[str]:
+    """Yield one sentence per failure. Equal failures of a strategy are one sentence, with their number."""
+    groups: dict[tuple[str, str], list[ReplayFailure]] = {}
+    for failure in failures:
+        groups.setdefault((failure.strategy, failure.error), []).append(failure)
+    for (strategy, error), members in groups.items():
+        first = members[0]
+        where = f"session {first.session} in {first.file}" if first.session else first.file
+        others = f" and {plural(len(members) - 1, 'more session')}" if len(members) > 1 else ""
+        yield strip_control_codes(f"{strategy} failed on {where}{others}: {error}" if strategy else error)
 
 
 def format_estimate(figure: IntervalEstimate, format_number: NumberFormatter) -> str:

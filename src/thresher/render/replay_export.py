@@ -70,7 +70,7 @@ def replay_report_value(report: ReplayReport) -> dict[str, Any]:
 
 def replay_failure_value(failure: ReplayFailure) -> dict[str, Any]:
     """Return a failure as JSON values."""
-    return {"file": failure.file, "strategy": failure.strategy, "error": failure.error, "kind": failure.kind}
+    return msgspec.to_builtins(failure)  # type: ignore[no-any-return]
 
 
 def _strategy_value(line: StrategyResult) -> dict[str, Any]:

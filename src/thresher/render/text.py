@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import datetime
+from unicodedata import east_asian_width
 
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -31,6 +32,21 @@ def shorten(text: str, width: int) -> str:
     """Join the text into one line and truncate it to `width` characters."""
     line = " ".join(strip_control_codes(text).split())
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+def shorten_path(path: str, width: int) -> str:
+    """Join a path into one line, and truncate its start, if possible at a separator: `…/src/shop`."""
+    line = " ".join(strip_control_codes(path).split())
+    if len(line) <= width:
+        return line
+    end = line[len(line) - max(width - 1, 0) :]
+    separator = max(end.find("/"), end.find("\\"), 0)
+    return f"…{end[separator:]}"
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns that a terminal needs for a text: two for a wide character, as in Chinese."""
+    return len(text) if text.isascii() else sum(1 + (east_asian_width(character) in "WF") for character in text)
 
 
 def format_count(number: int) -> str:

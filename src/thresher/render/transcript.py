@@ -46,30 +46,41 @@ _AUTHOR_LABELS = {name: name for name in get_args(Author)} | {"human": "you", "t
 
 
 def transcript_lines(session: Session, *, full: bool = False, plan: Plan | None = None) -> Iterator["RichText"]:
-    """Yield the lines of a session: messages, tool calls, results, and the edit of each part if a plan is given."""
-    yield from _heading(session)
+    """Yield the lines of a session: messages, tool calls, results, and the edit of each part if a plan is given.
+
+    Each message has its number, which also counts messages that a compaction repeats.
+    """
+    yield from heading_lines(session)
     edits = _index_edits(session.history, plan) if plan is not None else {}
+    first = 0
     for number, segment in enumerate(session.segments):
         if number:
-            yield _rule(f"compacted: the model continues from a summary ({format_token_count(count(segment))} tokens)")
-        yield from _history_lines(segment, edits if segment is session.history else {}, full=full)
+            yield rule_line(
+                f"compacted: the model continues from a summary ({format_token_count(count(segment))} tokens)"
+            )
+        yield from _history_lines(segment, edits if segment is session.history else {}, first, full=full)
         yield from _unanswered_call_lines(segment)
+        first += len(segment)
     for branch in session.branches:
-        yield _rule(f"rewound: {plural(len(branch.history), 'message')}")
-        yield from _history_lines(branch.history, {}, full=full, carried=True)
+        yield rule_line(f"rewound: {plural(len(branch.history), 'message')}")
+        yield from _history_lines(branch.history, {}, first, full=full, carried=True)
+        first += len(branch.history)
     if session.problems:
-        yield _rule("problems found while reading")
+        yield rule_line("problems found while reading")
         yield from (_styled_line(f"  {problem}", "yellow") for problem in session.problems)
 
 
 def _history_lines(
-    history: History, edits: dict[int, dict[int, Edit]], *, full: bool, carried: bool = False
+    history: History, edits: dict[int, dict[int, Edit]], first: int, *, full: bool, carried: bool = False
 ) -> Iterator["RichText"]:
-    """Yield the lines of a history. With `carried`, include messages that a compaction repeats."""
+    """Yield the lines of a history, whose first message has the number `first`.
+
+    With `carried`, include messages that a compaction repeats.
+    """
     calls = {call.id: call for message in history for call in message.calls}
     for index, message in enumerate(history):
         if carried or not message.carried:
-            yield from _message(message, calls, full=full, edits=edits.get(index))
+            yield from message_lines(message, calls, first + index, full=full, edits=edits.get(index))
 
 
 def _index_edits(history: History, plan: Plan) -> dict[int, dict[int, Edit]]:
@@ -94,11 +105,13 @@ def _styled_line(text: str, style: str = "") -> "RichText":
     return RichText(strip_control_codes(text), style=style)
 
 
-def _rule(text: str) -> "RichText":
+def rule_line(text: str) -> "RichText":
+    """Return a line that separates two sections."""
     return _styled_line(f"\n── {text} ──", "bold yellow")
 
 
-def _heading(session: Session) -> Iterator["RichText"]:
+def heading_lines(session: Session) -> Iterator["RichText"]:
+    """Yield the facts of a session."""
     from rich.text import Text as RichText
 
     yield RichText.assemble((session.agent, "cyan"), "  ", (session.id, "bold"), "  ", shorten(session.title, 80))
@@ -120,9 +133,16 @@ def _heading(session: Session) -> Iterator["RichText"]:
         yield _styled_line(f"  sub-agent {child.id}: {plural(len(child.history), 'message')}  {title}", "dim")
 
 
-def _message(
-    message: Message, calls: dict[str, ToolCall], *, full: bool, edits: dict[int, Edit] | None = None
+def message_lines(
+    message: Message,
+    calls: dict[str, ToolCall],
+    number: int,
+    *,
+    full: bool,
+    edits: dict[int, Edit] | None = None,
+    is_marked: bool = False,
 ) -> Iterator["RichText"]:
+    """Yield the lines of a message: its number and facts, then its parts. `is_marked` points to its number."""
     from rich.text import Text as RichText
 
     facts = [f"{message.time:%H:%M:%S}" if message.time else "", message.model]
@@ -130,11 +150,13 @@ def _message(
         facts.append(f"line {message.source.line}")
     facts.append(_format_usage(message))
     label = _AUTHOR_LABELS[message.author] if message.role != "system" else "system"
-    yield RichText.assemble("\n", (f"{label:<8}", _STYLES[message.author]), (" · ".join(filter(None, facts)), "dim"))
-    for number, part in enumerate(message.parts):
+    facts_text = " · ".join(filter(None, (f"#{number}", *facts)))
+    marker = (" ◀", "bold yellow") if is_marked else ""
+    yield RichText.assemble("\n", (f"{label:<8}", _STYLES[message.author]), (facts_text, "dim"), marker)
+    for index, part in enumerate(message.parts):
         yield from _part(part, calls, full=full)
-        if edits and number in edits:
-            yield _edit_line(edits[number])
+        if edits and index in edits:
+            yield _edit_line(edits[index])
 
 
 def _format_usage(message: Message) -> str:

@@ -131,8 +131,8 @@ def run_unit(unit: SweepUnit, read: Callable[[str], Sequence[Session]] = read_al
             if long:
                 results[key] = _merge_session_results(results.get(key), _replay_session(session, long, unit))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - report any error of a strategy or a recording
-            text = f"session {session.id}: {type(error).__name__}: {error}"
-            failures[key] = ReplayFailure(unit.file, unit.strategy, text[:500])
+            text = f"{type(error).__name__}: {error}"
+            failures[key] = ReplayFailure(unit.file, unit.strategy, text[:500], session=session.id)
     complete = {key: result for key, result in results.items() if key not in failures}
     return UnitResult(unit.name, unit.file, unit.strategy, complete, list(failures.values()), children, short)
 

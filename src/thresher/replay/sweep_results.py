@@ -19,6 +19,8 @@ class ReplayFailure(Struct, frozen=True):
     error: str
     kind: Literal["read", "format", "strategy"] = "strategy"
     """`read`: the file is unreadable. `format`: no known format matches. `strategy`: the replay raised an error."""
+    session: str = ""
+    """Id of the session on which the strategy failed."""
 
 
 class ReplayedSession(Struct, frozen=True):

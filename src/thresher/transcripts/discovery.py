@@ -16,6 +16,10 @@ class DiscoveredFile(NamedTuple):
     path: Path
 
 
+DATA_FOLDER = ".thresher"
+"""Name of a data folder of Thresher next to sessions. Its files are not sessions."""
+
+
 def discover(
     *,
     environment: Mapping[str, str] | None = None,
@@ -47,7 +51,7 @@ def _superseding_path(path: str, newer: str) -> str:
 
 
 def files_below(place: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield a file itself, or every file below a folder, without following links to folders.
+    """Yield a file itself, or every file below a folder, without following links to folders or reading our own data.
 
     Each search first scans thousands of files. For speed, paths stay strings, and `scandir` supplies the file types.
     """
@@ -57,7 +61,8 @@ def files_below(place: str | os.PathLike[str]) -> Iterator[str]:
     pending = [os.fspath(place)]
     while pending:
         entries = _list_folder(pending.pop())
-        pending += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
+        folders = (entry for entry in reversed(entries) if entry.is_dir(follow_symlinks=False))
+        pending += [entry.path for entry in folders if entry.name != DATA_FOLDER]
         yield from (entry.path for entry in entries if _is_file(entry))
 
 

@@ -177,7 +177,7 @@ def _explain_unknown_format(source: SourceFile) -> str:
     _, first = next(source.copy_for_session().lines(), (0, b""))
     if source.document is None and not list(source.head) and first.lstrip()[:1] in (b"{", b"["):
         return "begins like JSON, but is truncated or damaged; get a complete copy"
-    return f"matches no known format ({', '.join(format_names())}); choose one with `read(path, format=…)`"
+    return f"matches no known format ({', '.join(format_names())}). In Python, `read(path, format=…)` chooses one"
 
 
 def load_dialect_sample(source: SourceFile) -> Any:

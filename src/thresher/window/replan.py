@@ -6,7 +6,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from thresher.budget import presets
-from thresher.budget.escalation import escalate_to_budget, make_step_policies, propose_edits
+from thresher.budget.escalation import bind_policy, escalate_to_budget, lacks_budget, make_step_policies, propose_edits
 from thresher.budget.filling import plan_truncation
 from thresher.budget.fitting import PlanSetup, look_up_placeholders
 from thresher.edits import Drop, Edit, PlanDraft, Summarize, Truncate, close_draft, list_targets
@@ -91,7 +91,7 @@ def shrink_to_target(
     is_auto = context.setup.policy_label == AUTO_POLICY
     gentle_steps = setup.escalation_steps(presets.DECAY_STEPS if is_auto else presets.GENTLE_STEPS)
     oversized = truncate_oversized_results(context, target, limit)
-    draft = context.draft_with([*oversized, *_propose_new_edits(context, edit_filter)])
+    draft = context.draft_with([*oversized, *_propose_new_edits(context, edit_filter, target)])
 
     if isinstance(edit_filter, EditVeto) and edit_filter.has_judge:
         # Ask the judge once about all edits of the gentle steps; later the filter gets them one by one.
@@ -118,12 +118,22 @@ def shrink_to_target(
     return shrunk
 
 
-def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter) -> list[Edit]:
+def _propose_new_edits(context: ReplanContext, edit_filter: EditFilter, target: int | None = None) -> list[Edit]:
     """Return those edits of the policies that are new and pass the filter."""
-    proposed = propose_edits(context.history, context.policies, context.setup.scale)
+    policies = _bind_target(context, target)
+    proposed = propose_edits(context.history, policies, context.setup.scale)
     allowed = edit_filter(context.history, [edit for edit in proposed if _is_new(context, edit)])
     shaped = (_exclude_summarized(context, edit) for edit in allowed)
     return [edit for edit in shaped if edit is not None]
+
+
+def _bind_target(context: ReplanContext, target: int | None) -> Iterator[Policy]:
+    """Yield the policies that can work. A policy without the budget that it requires gets the target as its budget."""
+    for policy in context.policies:
+        if not lacks_budget(policy):
+            yield policy
+        elif target is not None:
+            yield bind_policy(policy, context.setup.scale, target)
 
 
 def _is_new(context: ReplanContext, edit: Edit) -> bool:

@@ -157,6 +157,14 @@ def rebuild_session(
     )
 
 
+def decode_problems(encoded_layout: bytes) -> tuple[Problem, ...]:
+    """Return the problems in an encoded layout; none if it is damaged."""
+    try:
+        return _decode_layout(expand(encoded_layout)).problems
+    except damage_errors():
+        return ()
+
+
 def _find_damage(facts: ArchivedSession, messages: Sequence[Message]) -> list[Problem]:
     damaged = [at for at, message in enumerate(messages[: facts.messages]) if is_damaged(message)]
     if not damaged:

@@ -157,7 +157,7 @@ def prepare_sessions(
     position = 0
     while queue:
         session, owner = queue.pop()
-        facts = _describe_session(session, is_child=owner >= 0)
+        facts = describe_session(session, is_child=owner >= 0)
         name = (facts.agent, facts.id, facts.file)
         ordinal = ordinals[name] = ordinals.get(name, -1) + 1
         prepared = _prepare_session(session, facts, ordinal, owner, stored.get((*name, ordinal)))
@@ -191,7 +191,8 @@ def _blocks(messages: Sequence[Message], attributed: Sequence[list[AttributedTex
     return blocks
 
 
-def _describe_session(session: Session, *, is_child: bool) -> ArchivedSession:
+def describe_session(session: Session, *, is_child: bool = False) -> ArchivedSession:
+    """Return what the archive stores of a session besides its messages; the key is 0."""
     return ArchivedSession(
         key=0,
         id=to_storable_text(session.id),

@@ -55,7 +55,7 @@ def sync_sources(
     with `busy` set.
     """
     began = time.perf_counter()
-    wanted = {_absolute(os.fspath(path)): format or "" for format, path in files}
+    wanted = {absolute_path(os.fspath(path)): format or "" for format, path in files}
     plan = plan_sync(store.archive.sources(), wanted)
     if not (plan.jobs or plan.missing or plan.returned or store.is_index_behind()):
         return SyncReport(unchanged=plan.unchanged, failed=(*plan.invalid_names,), seconds=time.perf_counter() - began)
@@ -104,7 +104,8 @@ def plan_sync(sources: Mapping[str, SourceRecord], wanted: Mapping[str, str]) ->
     return plan._replace(unchanged=unchanged)
 
 
-def _absolute(path: str) -> str:
+def absolute_path(path: str) -> str:
+    """Return the path under which the archive knows a file."""
     return path if os.path.isabs(path) else os.path.abspath(path)  # noqa: PTH100, PTH117 - links stay as they are
 
 

@@ -21,9 +21,12 @@ from typing import Any
 import msgspec
 
 from thresher.budget import PRESETS, load_settings
+from thresher.budget.escalation import make_step_policies
+from thresher.budget.fitting import resolve_plan_setup
 from thresher.budget.settings import parse_thresholds
 from thresher.errors import OptionError, suggest_name
-from thresher.policies import Policy
+from thresher.model import History
+from thresher.policies import Policy, PolicyLike
 from thresher.policies.table import current_policy_name, policy_names
 from thresher.replay.cost import Rates, rates_for_model
 from thresher.replay.scores import FULL_HISTORY, ORACLE_BASELINE, WINDOW_BASELINE
@@ -104,7 +107,20 @@ def select_strategies(names: Iterable[str]) -> tuple[list[str], list[str]]:
             name = _current_name(name)  # noqa: PLW2901 - results are stored under the current name
             make_strategy(name, 1, Rates())  # fail here rather than in each worker process
             selected[name] = None
+    for name in selected:
+        _check_options(name)
     return list(selected), list(missing)
+
+
+def _check_options(name: str) -> None:
+    """Raise `OptionError` for an invalid setting of a window policy, which would fail the replay of every session."""
+    if is_baseline(name) or name in PEER_STRATEGIES:
+        return
+    path = policy_file(name)
+    policy: PolicyLike = name.partition("{")[0] if path is None else _load_policy(path, name.rpartition(":")[2])
+    setup = resolve_plan_setup(History(()), policy, {"budget": BUDGETS[0]})
+    for _ in make_step_policies(setup.escalation_steps()):
+        pass
 
 
 def make_strategy(name: str, budget: int | None, rates: Rates) -> Strategy:
