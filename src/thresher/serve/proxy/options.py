@@ -18,6 +18,8 @@ class ProxyOptions:
     app: AppOptions = field(default_factory=AppOptions)
     upstreams: Mapping[str, str] = field(default_factory=dict)
     """Base URL for each dialect; the empty name stands for all. Default: the vendors' own."""
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Base URL for each name in a path `/thresher/to/NAME/…`, for a client with several upstreams."""
     connect_seconds: float = 10.0
     silence_seconds: float = 600.0
     """Maximum time without a byte from the upstream."""
@@ -27,6 +29,8 @@ class ProxyOptions:
             if name and name not in list_api_names():
                 valid = ", ".join(list_api_names())
                 raise OptionError(f"unknown API `{name}` in `--upstream {name}={url}`; valid: {valid}")
+            _check_base_url(url)
+        for url in self.routes.values():
             _check_base_url(url)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import ClientError, web
 
@@ -13,6 +14,8 @@ from thresher.serve.proxy.relay import BrokenStreamError, relay_response
 from thresher.serve.proxy.upstream import Upstream
 
 ERROR_HEADER = "X-Thresher-Error"
+ROUTE_PATH = f"{OWN_PREFIX}to/"
+"""Start of a path that names the upstream, for clients that use several."""
 log = logging.getLogger("thresher.proxy")
 
 
@@ -26,6 +29,7 @@ class Proxy:
         app.add_status("proxy", self.status)
         app.add_clean_up(self._close)
         app.routes.add_route("*", f"{TOKEN_PATH}{{token}}/{{rest:.*}}", self.answer)
+        app.routes.add_route("*", f"{ROUTE_PATH}{{name}}{{rest:(/.*)?}}", self.answer)
         app.routes.add_route("*", "/{rest:.*}", self.answer)
 
     def status(self) -> dict[str, Any]:
@@ -35,14 +39,16 @@ class Proxy:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request of a client."""
         self.requests += 1
-        path = get_requested_path(request)
+        name, path = _split_route(get_requested_path(request))
         if path.startswith(OWN_PREFIX):
             return web.Response(status=404)
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return web.Response(status=426, text="This proxy speaks HTTP only.\n")
-        base = find_upstream(self.options.upstreams, path, request.headers)
+        routes = self.options.routes
+        base = routes.get(name, "") if name else find_upstream(self.options.upstreams, path, request.headers)
         if not base:
-            return self._fail(request, 404, "this path belongs to no known API; start the proxy with `--upstream URL`")
+            reason = f"no upstream has the name `{name}`" if name else "this path belongs to no known API"
+            return self._fail(request, 404, f"{reason}; start the proxy with `--upstream URL`")
         return await self._pass_through(request, base.rstrip("/") + path)
 
     async def _pass_through(self, request: web.Request, url: str) -> web.StreamResponse:
@@ -87,6 +93,14 @@ class Proxy:
     async def _close(self) -> None:
         if self._upstream is not None:
             await self._upstream.close()
+
+
+def _split_route(path: str) -> tuple[str, str]:
+    """Split a path into the name of the upstream, which may be missing, and the path for that upstream."""
+    if not path.startswith(ROUTE_PATH):
+        return "", path
+    name, slash, rest = path.removeprefix(ROUTE_PATH).partition("/")
+    return unquote(name), slash + rest or "/"
 
 
 def _describe(error: Exception) -> str:
