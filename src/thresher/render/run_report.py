@@ -7,6 +7,7 @@ from typing import Any
 def format_run_report(status: dict[str, Any], problems: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the report from the status of the proxy and its warnings."""
     proxy = status["proxy"]
-    yield f"thresher: {proxy['requests']} requests"
+    count = proxy["requests"]
+    yield f"thresher: {count} request{'' if count == 1 else 's'}"
     for problem in problems:
         yield f"  problem: {problem}"
