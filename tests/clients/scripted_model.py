@@ -195,22 +195,26 @@ def _cut_messages(body: Json) -> tuple[list[Any], set[int]]:
 def _write_message(turn: Turn, number: str, body: Json, billed: Usage) -> Iterator[Json]:
     usage = {"input_tokens": billed.fresh, "output_tokens": 5}
     usage |= {"cache_read_input_tokens": billed.read, "cache_creation_input_tokens": billed.written}
-    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "scripted", "content": []}
+    model = "scripted" if billed is NO_COST else body["model"]
+    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": []}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "usage": usage}}
-    blocks: list[tuple[Json, Json]] = [
-        ({"type": "text", "text": ""}, {"type": "text_delta", "text": turn.text}),
-    ]
+    blocks: list[tuple[Json, list[Json]]] = []
     if turn.thinking:
-        signature = thinking_signature(body, len(body["messages"]), turn.thinking)
-        thought = {"type": "thinking", "thinking": "", "signature": signature}
-        blocks.insert(0, (thought, {"type": "thinking_delta", "thinking": turn.thinking}))
+        is_strict = billed is not NO_COST
+        signature = thinking_signature(body, len(body["messages"]), turn.thinking) if is_strict else "c2lnbmVk"
+        deltas = [{"type": "thinking_delta", "thinking": turn.thinking}]
+        deltas.append({"type": "signature_delta", "signature": signature})
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
+    if turn.text or not turn.calls:
+        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": turn.text}]))
     for place, call in enumerate(turn.calls):
         call_id = f"{call.id}{AFTER_THINKING if turn.thinking else ''}" if call.id else f"toolu_{number}_{place}"
         block = {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}
-        blocks.append((block, {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}))
-    for index, (block, delta) in enumerate(blocks):
+        blocks.append((block, [{"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}]))
+    for index, (block, deltas) in enumerate(blocks):
         yield {"type": "content_block_start", "index": index, "content_block": block}
-        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     reason = "tool_use" if turn.calls else "end_turn"
     yield {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}

@@ -14,6 +14,8 @@ BOUND_MODELS = ("claude-sonnet-5", "claude-opus-5", "claude-haiku-5", "claude-fa
 """Models whose thinking blocks are valid only after exactly the same content."""
 AFTER_THINKING = "_t"
 """End of the ids of calls that came with a thinking block."""
+UNSIGNED = "skip_thought_signature_validator"
+"""What Gemini's API accepts in place of a signature."""
 MAX_BREAKPOINTS = 4
 BYTES_PER_TOKEN = 4
 
@@ -171,14 +173,19 @@ def check_contents(body: Json) -> Iterator[str]:
     for at, row in enumerate(rows):
         if not row.get("parts"):
             yield f"contents[{at}]: parts must not be empty"
-        calls = [part["functionCall"]["name"] for part in row.get("parts", ()) if "functionCall" in part]
-        following = rows[at + 1]["parts"] if at + 1 < len(rows) else []
-        answers = [part["functionResponse"]["name"] for part in following if "functionResponse" in part]
-        if calls != answers:
+        calls = _functions(row.get("parts", ()), "functionCall")
+        answers = _functions(rows[at + 1]["parts"] if at + 1 < len(rows) else [], "functionResponse")
+        # Gemini CLI 0.61.0 repeats every response in a session that it resumes.
+        if calls not in (answers, list(dict.fromkeys(answers))):
             yield f"contents[{at}]: the number of function response parts must equal the number of function calls"
     for part in (part for row in rows for part in row.get("parts", ())):
-        if "thoughtSignature" in part and part["thoughtSignature"] != seal(part.get("functionCall", {}).get("args")):
+        signature = part.get("thoughtSignature", UNSIGNED)
+        if signature not in (UNSIGNED, seal(part.get("functionCall", {}).get("args"))):
             yield "Thought signature is not valid."
+
+
+def _functions(parts: Iterable[Json], kind: str) -> list[tuple[str, str]]:
+    return [(part[kind]["name"], part[kind].get("id", "")) for part in parts if kind in part]
 
 
 class Billing:
