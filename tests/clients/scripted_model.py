@@ -196,7 +196,7 @@ def _write_message(turn: Turn, number: str, body: Json, billed: Usage) -> Iterat
     usage = {"input_tokens": billed.fresh, "output_tokens": 5}
     usage |= {"cache_read_input_tokens": billed.read, "cache_creation_input_tokens": billed.written}
     model = "scripted" if billed is NO_COST else body["model"]
-    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": []}
+    message: Json = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "content": []}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "usage": usage}}
     blocks: list[tuple[Json, list[Json]]] = []
     if turn.thinking:
