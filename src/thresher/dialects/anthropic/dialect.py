@@ -7,6 +7,7 @@ from thresher.dialects.anthropic.cache_breakpoints import place_cache_breakpoint
 from thresher.dialects.anthropic.codec import NAME, emit_anthropic, parse_anthropic, sniff_anthropic
 from thresher.dialects.anthropic.http_api import HTTP_API
 from thresher.dialects.anthropic.rules import RULES
+from thresher.dialects.anthropic.system_rows import settle_system_rows
 from thresher.dialects.base import Dialect, TokenFrame
 from thresher.dialects.usage_fields import int_field
 from thresher.model.message import Usage
@@ -33,6 +34,7 @@ DIALECT = Dialect(
     read_usage=_read_usage,
     place_cache_breakpoints=place_cache_breakpoints,
     request_thinking_drop=request_thinking_drop,
+    settle_messages=settle_system_rows,
     # Measured on recorded usage, where only the sum of call and result is known. `tools` is documented at
     # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview
     token_frame=TokenFrame(4, 48, 40, tools=346, factor=1.11),
