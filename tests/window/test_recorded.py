@@ -96,3 +96,14 @@ def test_without_a_way_only_results_that_a_call_returns_again_go() -> None:
     unknown = make_window(Ledger())
     unknown.opening = None
     assert unknown.fit(request, at=0) is request
+
+
+def test_a_restart_keeps_the_calibration_of_the_budget() -> None:
+    ledger = Ledger()
+    first = make_window(ledger)
+    first.fit(read_loop(2), at=0)
+    assert first.last_sent is not None
+    first.observe({"input_tokens": first.last_sent.tokens + 900, "output_tokens": 1, "cache_read_input_tokens": 0})
+    again = make_window(ledger)
+    again.fit(read_loop(2), at=1)
+    assert again.budget == first.budget == 4_100

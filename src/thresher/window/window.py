@@ -40,6 +40,8 @@ from thresher.window.sent_rows import SentRows
 from thresher.window.usage import parse_provider_usage
 
 M = TypeVar("M")
+USAGE_FACT_PREFIX = "usage:"
+"""Name of the ledger's fact with the usage of a model, which calibrates the budget."""
 
 
 class Window(Replanner):
@@ -134,6 +136,9 @@ class Window(Replanner):
         empty_history = parse_request_prompt(request).build_history(())
         self._setup = resolve_plan_setup(empty_history, self._policy, self._plan_options)
         self._model = model
+        if not self._usage_observer.observations:
+            with self._event_log.catch_ledger_errors(None):
+                self._usage_observer.load_fact(self.ledger.get_fact(f"{USAGE_FACT_PREFIX}{model}"))
 
     def _build_output(self, request: WindowRequest, conversation: WindowConversation, now: float) -> Any:
         """Record the request as sent, and return it with cache breakpoints."""
@@ -229,6 +234,8 @@ class Window(Replanner):
                 gap=last.seconds_since_last,
                 vendor=self._list_prices,
             )
+            with self._event_log.catch_ledger_errors(last.conversation):
+                self.ledger.set_fact(f"{USAGE_FACT_PREFIX}{self._model}", self._usage_observer.to_fact())
 
     @property
     def requests(self) -> tuple[SummaryRequest, ...]:

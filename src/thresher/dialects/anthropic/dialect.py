@@ -18,7 +18,10 @@ def _read_usage(fields: Mapping[str, Any]) -> Usage | None:
     if "prompt_tokens" in fields or not any(name in fields for name in cached):
         return None
     input_tokens, output_tokens = int_field(fields, "input_tokens"), int_field(fields, "output_tokens")
-    return Usage(input_tokens, output_tokens, *[int_field(fields, name) for name in cached])
+    written = fields.get("cache_creation")
+    one_hour = int_field(written, "ephemeral_1h_input_tokens") if isinstance(written, Mapping) else 0
+    read_tokens, written_tokens = (int_field(fields, name) for name in cached)
+    return Usage(input_tokens, output_tokens, read_tokens, written_tokens, one_hour)
 
 
 DIALECT = Dialect(

@@ -1,0 +1,62 @@
+"""The status of a proxy as text for a terminal."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from thresher.render.text import format_count, format_token_count, plural
+
+SHOWN_CONVERSATIONS = 10
+
+
+def format_proxy_status(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a status, as `/thresher/status` returns it under `proxy`."""
+    total, latency = status["total"], status["added_latency_ms"]
+    mode = (
+        "off: all requests pass through"
+        if status["bypass"]
+        else "observe: nothing is changed"
+        if status["observe"]
+        else ""
+    )
+    yield from [f"mode           {mode}"] if mode else []
+    conversations = plural(status["conversation_count"], "conversation")
+    yield f"requests       {format_count(status['requests'])}, {total['changed']} changed, {conversations}"
+    yield from _format_tokens(total["tokens"])
+    yield from _format_cost(total["cost"])
+    yield f"replans        {_format_counts(total['replans'])}; {plural(total['removed_parts'], 'part')} removed"
+    yield f"unchanged      {_format_counts({**status['passed_through'], **total['unchanged']})}"
+    yield f"fallbacks      {_format_counts(total['fallbacks'])}"
+    yield f"refused        {_format_counts(total['refusals'])}"
+    if latency["p50"] is not None:
+        yield f"added latency  {latency['p50']} ms median, {latency['p99']} ms p99"
+    yield from _format_conversations(status["conversations"])
+
+
+def _format_tokens(tokens: Mapping[str, Any]) -> Iterator[str]:
+    sent, original = tokens["sent"], tokens["original"]
+    saved = f" ({1 - sent / original:.0%} less)" if original else ""
+    yield f"tokens         {format_token_count(sent)} sent, {format_token_count(original)} without Thresher{saved}"
+    rate = tokens["cache_hit_rate"]
+    if rate is not None:
+        read, written = format_token_count(tokens["cache_read"]), format_token_count(tokens["cache_write"])
+        yield f"cache          {read} read, {written} written, {rate:.0%} of the prompt tokens were cached"
+
+
+def _format_cost(cost: Mapping[str, Any]) -> Iterator[str]:
+    if cost["priced_requests"]:
+        without = f"${cost['without_thresher']:.2f} without Thresher (estimate)"
+        yield f"cost           ${cost['with_thresher']:.2f}, {without}"
+
+
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "none"
+
+
+def _format_conversations(conversations: list[Mapping[str, Any]]) -> Iterator[str]:
+    for one in conversations[:SHOWN_CONVERSATIONS]:
+        tokens = one["tokens"]
+        agent = f" {one['agent']}" if one["agent"] else ""
+        sizes = f"{format_token_count(tokens['sent'])} of {format_token_count(tokens['original'])} tokens"
+        passed = f", passes through: {one['passed_through_because']}" if one["passed_through_because"] else ""
+        name = f"{one['id'][:8]}{agent} {one['model']}"
+        yield f"  {name}  {plural(one['requests'], 'request')}, {sizes}, {sum(one['replans'].values())} replans{passed}"
