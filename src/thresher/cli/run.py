@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from thresher.cli.common import JSON_SCHEMA, print_text, program_name, warn
-from thresher.cli.options import OUTPUT_FILE, option
-from thresher.render.run_report import format_run_report
+from thresher.cli.options import OUTPUT_FILE, observe_option, option, request_budget_option, request_policy_option
+from thresher.render.proxy import format_run_report
 
 if TYPE_CHECKING:
     from thresher.serve.launch.agent import Agent, Launch
+    from thresher.serve.proxy.options import ProxyOptions
 
 SEPARATOR = "--"
 
@@ -37,20 +38,34 @@ class _AgentCommandLine(click.Command):
 
 @click.command("run", cls=_AgentCommandLine, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="AGENT [ARGS…]")
+@request_budget_option
+@request_policy_option
+@observe_option
 @option("--dry-run", "Print what would be started, and start nothing.")
 @option("--report FILE", "Also write the figures of the run to this file, as JSON.", type=OUTPUT_FILE)
-def run_command(command: tuple[str, ...], is_any: bool, dry_run: bool, report: Path | None) -> None:
-    """Run an agent behind a proxy of its own.
+def run_command(
+    command: tuple[str, ...],
+    is_any: bool,
+    budget: str | None,
+    policy: str,
+    observe: bool,
+    dry_run: bool,
+    report: Path | None,
+) -> None:
+    """Run an agent behind a proxy of its own, which fits its requests into a token budget.
 
-    AGENT is claude, codex, gemini, opencode, pi, cline, aider or goose. The agent gets its arguments, this terminal and
-    its exit code as without Thresher, and its settings change for this run only: no file of yours is written. When it
-    ends, a short report says what the run cost and what it would have cost. After `--` comes any other command; it gets
-    the base URLs in the usual variables. It needs `pip install 'thresher[serve]'`.
+    AGENT is claude, codex, gemini, opencode, pi, cline, aider or goose, with its own arguments. It keeps this terminal,
+    and its exit code is the exit code of this command. Its base URL changes for this run only: none of its files is
+    written. When it ends, a report says what the run has cost and what it would have cost without Thresher. Any other
+    command follows `--`, and gets the base URLs in the variables of the vendors' SDKs. It needs `pip install
+    'thresher[serve]'`.
 
     \b
     Examples:
       thresher run claude
-      thresher run codex exec "fix the failing test"
+      thresher run --observe claude                         change nothing, report everything
+      thresher run --budget 80k codex exec "fix the test"
+      thresher run --dry-run gemini                         show the settings, start nothing
       thresher run -- python my_agent.py
     """
     from thresher.serve.launch.agent import LaunchContext
@@ -64,7 +79,10 @@ def run_command(command: tuple[str, ...], is_any: bool, dry_run: bool, report: P
         _print_plan(path, launch)
         return
     _print_notes(agent, launch)
-    sys.exit(_run(path, launch, report))
+    from thresher.serve.proxy.options import ProxyOptions
+
+    options = ProxyOptions(budget=budget, policy=policy, observe=observe)
+    sys.exit(_run(path, launch, options, report))
 
 
 def _find_agent(program: str, *, is_any: bool) -> "Agent":
@@ -116,13 +134,15 @@ def _print_notes(agent: "Agent", launch: "Launch") -> None:
             told.touch(mode=0o600)
 
 
-def _run(path: str, launch: "Launch", report: Path | None) -> int:
+def _run(path: str, launch: "Launch", options: "ProxyOptions", report: Path | None) -> int:
     from thresher.serve.launch.launcher import run_agent
-    from thresher.serve.proxy.options import ProxyOptions
 
-    finished = run_agent(path, launch, ProxyOptions(), os.environ)
-    for line in format_run_report(finished.status, finished.problems):
-        print_text(line, to_stderr=True)
+    finished = run_agent(path, launch, options, os.environ)
+    status = finished.status["proxy"]
+    print_text("\nThresher", to_stderr=True)
+    for line in format_run_report(status, finished.problems, program_name()):
+        print_text(f"  {line}", to_stderr=True)
     if report is not None:
-        report.write_text(json.dumps({"schema": JSON_SCHEMA, "exit_code": finished.exit_code, **finished.status}))
+        value = {"schema": JSON_SCHEMA, "exit_code": finished.exit_code, "problems": finished.problems, **status}
+        report.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
     return finished.exit_code

@@ -86,8 +86,8 @@ def test_requests_exit_code_and_report(model: Model, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == {"type": "message", "content": []}
     assert (model.paths, model.bodies) == (["/base/v1/messages"], [body.encode()])
     written = json.loads(report.read_text())
-    assert (written["exit_code"], written["proxy"]["requests"]) == (7, 1)
-    assert "thresher: 1 request" in done.stderr
+    assert (written["exit_code"], written["requests"], written["total"]["changed"]) == (7, 1, 0)
+    assert "requests       1, 0 changed" in done.stderr
 
 
 def test_the_agent_has_the_terminal_and_its_keys(model: Model) -> None:
@@ -152,7 +152,7 @@ os.close(2)
     done = subprocess.run(words, env=unreachable, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (0, "502 proxy\n")
     assert done.stderr.count("cannot be reached") == 1
-    assert done.stderr.index("1 request") < done.stderr.index("cannot be reached")
+    assert done.stderr.index("requests       1,") < done.stderr.index("cannot be reached")
 
 
 # --- the command line ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +46,8 @@ def run_agent(program: str, launch: Launch, options: ProxyOptions, environment: 
         proxy = start_proxy(replace(options, routes=find_routes(launch)))
         try:
             command = build_command(launch, proxy.url, Path(folder))
-            exit_code = _run_in_foreground([program, *command.arguments], add_variables(environment, command.variables))
+            variables = add_variables(environment, command.variables)
+            exit_code = _run_in_foreground([program, *command.arguments], variables, proxy.toggle_bypass)
         finally:
             status = _stop(proxy)
     return FinishedRun(exit_code, status, tuple(problems))
@@ -89,31 +90,33 @@ def _stop(proxy: RunningProxy) -> dict[str, Any]:
     return status
 
 
-def _run_in_foreground(words: list[str], environment: Mapping[str, str]) -> int:
-    """Run a program with this terminal and return its exit code; 128 and the number of the signal that ended it."""
+def _run_in_foreground(words: list[str], environment: Mapping[str, str], toggle_bypass: Callable[[], None]) -> int:
+    """Run a program with this terminal and return its exit code; 128 plus the number of the signal that ended it."""
     try:
         process = subprocess.Popen(words, env=dict(environment))
     except OSError as error:
         raise LaunchError(f"cannot start `{words[0]}`: {error.strerror or error}") from error
-    with _leave_signals_to(process):
+    with _leave_signals_to(process, toggle_bypass):
         code = process.wait()
     return code if code >= 0 else 128 - code
 
 
 @contextmanager
-def _leave_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave the keys of the terminal to the agent, which receives them too, and pass other signals on."""
+def _leave_signals_to(process: subprocess.Popen[bytes], toggle_bypass: Callable[[], None]) -> Iterator[None]:
+    """Leave the keys of the terminal to the agent, which receives them too, and pass other signals on.
+
+    SIGUSR1 switches Thresher off and on, as for `thresher proxy`.
+    """
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
     ignored = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
     passed = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR2") if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in (*ignored, *passed)}
-    for number in ignored:
-        signal.signal(number, lambda *_: None)  # unlike SIG_IGN, a child started later does not inherit this
-    for number in passed:
-        signal.signal(number, pass_on)
+    toggles = [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
+    handlers = dict.fromkeys(passed, pass_on) | dict.fromkeys((*ignored, *toggles), lambda *_: None)
+    handlers |= dict.fromkeys(toggles, lambda *_: toggle_bypass())
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
