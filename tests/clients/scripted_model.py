@@ -25,6 +25,7 @@ from strict_model import (
     check_responses,
     seal,
     thinking_signature,
+    without_breakpoints,
 )
 
 NO_COST = Usage(10, 0, 0)
@@ -82,6 +83,8 @@ class ScriptedModel(ThreadingHTTPServer):
         self.strict = strict
         self.billing = Billing()
         self.refusals: list[str] = []
+        self.prefixes: list[list[str]] = []
+        """The pieces of each request, as a strict model's cache sees them."""
         self.requests: list[ModelRequest] = []
         self._lock = Lock()
         self._thread = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -108,7 +111,11 @@ class ScriptedModel(ThreadingHTTPServer):
             request = api.read(body)
             self.requests.append(request)
             number = str(len(self.requests))
-            usage = self.billing.bill(*api.pieces(body)) if self.strict else NO_COST
+            usage = NO_COST
+            if self.strict:
+                pieces, *breakpoints = api.pieces(body)
+                self.prefixes.append([json.dumps(without_breakpoints(piece), sort_keys=True) for piece in pieces])
+                usage = self.billing.bill(pieces, *breakpoints)
         return list(api.write(self.story(request), number, body, usage))
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple
@@ -178,8 +179,8 @@ class Session:
 
     def command(self, words: tuple[str, ...], prompt: str) -> list[str]:
         """Return the command line of the agent."""
-        before = [str(THRESHER), "run", "--report", str(self.report), self.name] if self.is_behind else [self.name]
-        return [*before, *words, prompt]
+        before = [str(THRESHER), "run", "--budget", str(BUDGET), "--report", str(self.report)] if self.is_behind else []
+        return [*before, self.name, *words, prompt]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -233,6 +234,21 @@ def test_a_long_session_ends_as_without_thresher(name: str, tmp_path: Path) -> N
     assert LAST_WORDS in found.output
     assert (found.model.refusals, expected.model.refusals) == ([], [])
     assert len(found.model.requests) == len(expected.model.requests)
+    total = found.report["total"]
+    recorded = sum(total["replans"].values()) + sum(total["fallbacks"].values())
+    assert 0 < _count_breaks(found.model) - _count_breaks(expected.model) <= recorded
+    billed, without = (sum(usage.total for usage in one.model.billing.usages) for one in (found, expected))
+    assert total["tokens"]["sent"] == billed < without
+    assert total["tokens"]["original"] == pytest.approx(without, rel=0.1)
+    if total["cost"]["priced_requests"]:
+        assert total["cost"]["with_thresher"] < total["cost"]["without_thresher"]
+
+
+def _count_breaks(model: ScriptedModel) -> int:
+    """Return how many requests of the main session change content that the one before had."""
+    pairs = zip(model.requests, model.prefixes, strict=True)
+    main = [pieces for request, pieces in pairs if request.tools and request.has_prompt(PROMPT)]
+    return sum(new[: len(old) - 1] != old[:-1] for old, new in pairwise(main))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
