@@ -51,8 +51,10 @@ def _anthropic(rows: list[Json]) -> Iterator[str]:
             before = []
             continue
         spoken = row["role"] == "assistant"
-        if row["role"] not in ("user", "assistant"):
+        if row["role"] not in ("user", "assistant", "system"):
             yield f"{number}: a role that is none"
+        if row["role"] == "system":
+            yield from _anthropic_system_place(number, rows)
         if number == 0 and spoken:
             yield "the model speaks first"
         last = number == len(rows) - 1
@@ -74,6 +76,18 @@ def _anthropic(rows: list[Json]) -> Iterator[str]:
             yield f"{number}: a call's id is missing or not of the form"
     yield from _missing(len(rows), before)
     yield from (f"the id {name} repeats" for name, count in ids.items() if count > 1)
+
+
+def _anthropic_system_place(number: int, rows: list[Json]) -> Iterator[str]:
+    """Check the row before a system row, and the row after it."""
+    around = [rows[at] if 0 <= at < len(rows) else {} for at in (number - 1, number + 1)]
+    before, after = (row if isinstance(row, dict) else {"role": "other"} for row in around)
+    last = before["content"][-1] if isinstance(before.get("content"), list) and before["content"] else {}
+    uses_server = isinstance(last, dict) and last.get("type") in ("server_tool_use", "mcp_tool_use")
+    if not before or (before.get("role") == "assistant" and not uses_server):
+        yield f"{number}: system text behind the model's message"
+    if after and after.get("role") not in ("assistant", "other"):
+        yield f"{number}: system text that the model does not answer"
 
 
 def _missing(number: int, calls: list[str]) -> Iterator[str]:

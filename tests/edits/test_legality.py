@@ -116,7 +116,8 @@ BROKEN: dict[tuple[str, str], tuple[Message, ...]] = {
         said(call("c2")),
         answered(result("c2")),
     ),
-    ("unknown-role", ANTHROPIC): (asked(Text("bye"), format=ANTHROPIC, fields='{"role":"system"}'),),
+    ("unknown-role", ANTHROPIC): (asked(Text("bye"), format=ANTHROPIC, fields='{"role":"exit"}'),),
+    ("system-place", ANTHROPIC): (HELLO, asked(Text("bye"), format=ANTHROPIC, fields='{"role":"system"}'), HELLO),
     ("unknown-role", CHAT): (HELLO, asked(Text("bye"), format=CHAT, fields='{"role":"exit"}')),
     ("unknown-role", GEMINI): (asked(Text("bye"), format=GEMINI, fields='{"role":"critic"}'),),
     ("trailing-space", ANTHROPIC): (HELLO, said(Text("so "))),
@@ -130,6 +131,7 @@ UNSEEN_BY_THE_ORACLE = {"thinking-first", "thought-signature"}
 LEGAL: dict[str, tuple[str, tuple[Message, ...]]] = {
     "two prompts in a row": (ANTHROPIC, (HELLO, HELLO)),
     "two answers in a row": (ANTHROPIC, (HELLO, said(Text("a"), format=ANTHROPIC), said(Text("b"), format=ANTHROPIC))),
+    "system text behind a prompt": (ANTHROPIC, (HELLO, asked(Text("s"), format=ANTHROPIC, fields='{"role":"system"}'))),
     "text behind results": (ANTHROPIC, (*CALLS[:2], asked(result(), Text("go on")))),
     "an empty last message of the model's": (ANTHROPIC, (HELLO, said(format=ANTHROPIC))),
     "a space beside words": (ANTHROPIC, (asked(Text(" "), Text("a"), format=ANTHROPIC),)),

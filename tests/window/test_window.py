@@ -842,9 +842,9 @@ def test_thinking_on_a_fork_goes_when_the_common_prefix_is_edited() -> None:
 
 def test_only_requests_for_claude_get_cache_breakpoints() -> None:
     for model in ("gpt-4o", "deepseek-chat", ""):
-        body = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+        body = {"model": model, "messages": [{"role": "user", "content": "hi"}] * 2}
         assert "cache_control" not in str(make_window().fit(body, at=0))
-    body = {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": "hi"}]}
+    body = {"model": "claude-sonnet-5", "messages": [{"role": "user", "content": "hi"}] * 2}
     assert "cache_control" in str(make_window().fit(body, at=0))
 
 

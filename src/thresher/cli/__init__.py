@@ -34,6 +34,7 @@ COMMAND_GROUPS = {
         "tune": "Find the best settings of `auto` for your sessions.",
     },
     "Connect agents": {
+        "run": "Run an agent behind a proxy of its own.",
         "install": "Add Thresher's MCP server to an agent.",
         "mcp": "Run the MCP server.",
         "proxy": "Run a proxy between an agent and a model's API.",

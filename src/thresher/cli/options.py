@@ -49,6 +49,13 @@ project_option = option("--project TEXT", "Only sessions whose folder path conta
 output_option = option(
     "--output -o FILE", "Write the result to this file instead of standard output.", type=OUTPUT_FILE
 )
+request_budget_option = option(
+    "--budget -b TOKENS",
+    "Maximum size of a request: 60000, 60k. Default: 70 % of the model's context window. Below it, content is removed "
+    "as soon as sending it again has cost as much as its removal.",
+)
+request_policy_option = option("--policy -p NAME", "Policy or preset that chooses what to remove.", default="auto")
+observe_option = option("--observe", "Change no request, and report what Thresher would have done and saved.")
 whole_option = option("--whole", "Include the whole session. Default: only the messages since the last compaction.")
 
 

@@ -2,8 +2,15 @@
 
 import click
 
-from thresher.cli.common import warn
-from thresher.cli.options import WholeNumber, option
+from thresher.cli.common import print_output, print_text, warn
+from thresher.cli.options import (
+    WholeNumber,
+    json_option,
+    observe_option,
+    option,
+    request_budget_option,
+    request_policy_option,
+)
 
 
 @click.command("proxy")
@@ -15,6 +22,15 @@ from thresher.cli.options import WholeNumber, option
     "gemini. Repeatable. Default: the vendors' own.",
     multiple=True,
 )
+@request_budget_option
+@request_policy_option
+@observe_option
+@option(
+    "--fit-timeout SECONDS",
+    "Time that a new plan may take. Then the last recorded edits are sent.",
+    default=2.0,
+    type=click.FloatRange(0.01),
+)
 @option("--allow-host NAME", "Also answer for this host name: NAME or NAME:PORT. Repeatable.", multiple=True)
 @option(
     "--token TEXT",
@@ -23,21 +39,58 @@ from thresher.cli.options import WholeNumber, option
     default="",
     envvar="THRESHER_PROXY_TOKEN",
 )
-def proxy_command(port: int, host: str, upstream: tuple[str, ...], allow_host: tuple[str, ...], token: str) -> None:
-    """Run a proxy between an agent and a model's API.
+@option("--status", "Print the status of the proxy that runs on this host and port.")
+@json_option
+def proxy_command(
+    port: int,
+    host: str,
+    upstream: tuple[str, ...],
+    budget: str | None,
+    policy: str,
+    observe: bool,
+    fit_timeout: float,
+    allow_host: tuple[str, ...],
+    token: str,
+    status: bool,
+    as_json: bool,
+) -> None:
+    """Run a proxy that fits an agent's requests into a token budget, on their way to a model's API.
 
-    Everything passes through unchanged, both ways. It needs `pip install 'thresher[serve]'`.
+    A request that fits passes through unchanged, and so does every answer. If anything fails, the agent's own request
+    is sent. SIGUSR1 switches Thresher off and on. It needs `pip install 'thresher[serve]'`.
 
     \b
     Examples:
-      thresher proxy                                        listen on http://127.0.0.1:8788
+      thresher proxy --observe                              change nothing, report everything
+      thresher proxy --budget 80k                           listen on http://127.0.0.1:8788
       ANTHROPIC_BASE_URL=http://127.0.0.1:8788 claude       use it
-      thresher proxy --upstream https://openrouter.ai/api
+      thresher proxy --status                               what it did so far
     """
+    if status:
+        _print_status(host, port, token, as_json=as_json)
+        return
     from thresher.serve.app import AppOptions
     from thresher.serve.proxy.options import ProxyOptions, parse_upstreams
     from thresher.serve.proxy.running import run_proxy
 
     app = AppOptions(host=host, port=port, token=token, allowed_hosts=allow_host)
-    options = ProxyOptions(app=app, upstreams=parse_upstreams(upstream))
+    options = ProxyOptions(
+        app=app,
+        upstreams=parse_upstreams(upstream),
+        budget=budget,
+        policy=policy,
+        observe=observe,
+        fit_timeout=fit_timeout,
+    )
     run_proxy(options, lambda started: warn(f"listening on {started.url}"))
+
+
+def _print_status(host: str, port: int, token: str, *, as_json: bool) -> None:
+    from thresher.render.proxy import format_proxy_status
+    from thresher.serve.proxy.status_client import fetch_status
+
+    status = fetch_status(host, port, token)
+    if as_json:
+        print_output(status)
+    else:
+        print_text("\n".join(format_proxy_status(status)))

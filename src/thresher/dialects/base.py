@@ -1,13 +1,13 @@
 """A dialect: an API's message format and everything that depends on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from thresher.dialects.http_api import HttpApi
 from thresher.dialects.layout import ArrangeRows, arrange_by_role
-from thresher.model import History, Problem
+from thresher.model import History, Message, Problem
 from thresher.model.message import Usage
 
 if TYPE_CHECKING:
@@ -69,6 +69,9 @@ class Dialect(Struct, frozen=True):
     """Function that adds cache breakpoints; None if the API caches automatically."""
     request_thinking_drop: Callable[[Any], dict[str, Any] | None] | None = None
     """Function that makes the API drop thinking that an edit invalidated; None if the API cannot."""
+    settle_messages: Callable[[Sequence[Message]], Sequence[Message]] | None = None
+    """Function that moves or re-roles system messages whose neighbors an edit removed; None if the API takes them
+    anywhere."""
     http_api: HttpApi | None = None
     """Addresses, paths and errors over HTTP; None if the proxy cannot serve this dialect."""
     token_frame: TokenFrame | None = None

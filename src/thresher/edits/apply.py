@@ -1,9 +1,10 @@
 """Apply a plan to a history. Only this pure function makes a history smaller."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
+from thresher.dialects.table import get_native_dialect
 from thresher.edits.edit import Drop, Edit, Summarize
 from thresher.edits.plan import Plan
 from thresher.edits.repair_history import repair
@@ -25,7 +26,16 @@ def apply(history: History, plan: Plan) -> History:
             messages[-1] = structs.replace(messages[-1], parts=(*messages[-1].parts, *after.parts), records=())
         else:
             messages.append(after)
-    return structs.replace(history, messages=tuple(messages)) if chosen else history
+    return structs.replace(history, messages=tuple(_settle_messages(messages))) if chosen else history
+
+
+def _settle_messages(messages: Sequence[Message]) -> Sequence[Message]:
+    """Let the dialects settle messages whose neighbors are gone."""
+    names = {message.pocket.format for message in messages if message.pocket is not None}
+    for dialect in map(get_native_dialect, sorted(names)):
+        if dialect is not None and dialect.settle_messages is not None:
+            messages = dialect.settle_messages(messages)
+    return messages
 
 
 def _locate_edits(history: History, plan: Plan) -> Iterator[tuple[Place, Edit]]:

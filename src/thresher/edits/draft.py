@@ -10,6 +10,7 @@ from typing import assert_never
 
 from msgspec import structs
 
+from thresher.edits.closed_placeholders import UNRESTORABLE, is_repeatable_result
 from thresher.edits.draft_cache import (
     cached_exact_ids,
     cached_part_weights,
@@ -46,8 +47,20 @@ EDIT_PRECEDENCE = {Truncate: 1, Replace: 2, Summarize: 3, Drop: 4}
 class PlanDraft(DraftState):
     """A plan under construction."""
 
-    def __init__(self, history: History, scale: TokenWeights, *, placeholders: frozenset[Place] = frozenset()) -> None:
+    def __init__(
+        self,
+        history: History,
+        scale: TokenWeights,
+        *,
+        placeholders: frozenset[Place] = frozenset(),
+        opening: str | None = "",
+    ) -> None:
+        """Start without edits. `opening` is the way in which a reader can open a placeholder, for its text.
+
+        If it is None, a reader cannot open any: then only content that a repeated call returns may be removed.
+        """
         super().__init__(history, scale)
+        self._opening = opening
         self.refusals: Counter[tuple[str, str]] = Counter()
         self.pins = find_pins(history, placeholders)
         self.placeholders = placeholders
@@ -109,10 +122,12 @@ class PlanDraft(DraftState):
     def _accept_edit(self, edit: Edit) -> str:
         """Apply an edit; return the reason if it is refused, else an empty string."""
         if isinstance(edit, Summarize):
-            return self._accept_summarize(edit)
+            return self._accept_summarize(edit) if self._opening is not None else UNRESTORABLE
         place = self.history.places.get(edit.target)
         if place is None:
             return "no such part"
+        if self._opening is None and (isinstance(edit, Drop) or not is_repeatable_result(self.history, place)):
+            return UNRESTORABLE
         match edit:
             case Drop():
                 return self._accept_drop(edit, place)
@@ -165,7 +180,14 @@ class PlanDraft(DraftState):
         if reason:
             return reason
         known = cached_placeholders(self.history[place.message])
-        key = (place.part, self.history.turn(place.message), edit.note, edit.text, edit.removes_human_words)
+        key = (
+            place.part,
+            self.history.turn(place.message),
+            edit.note,
+            edit.text,
+            edit.removes_human_words,
+            self._opening,
+        )
         if key not in known:
             text = edit.text or self._placeholder_text(edit, place, part)
             known[key] = text, replace_with_placeholder(part, text)
@@ -180,7 +202,8 @@ class PlanDraft(DraftState):
         call = paired if isinstance(paired, ToolCall) else None
         label = describe_part(message, part, call)
         turn = self.history.turn(place.message)
-        text = format_placeholder(short_id(self._exact_id(place)), label, part, turn, edit.note, call=call)
+        id_, opening = short_id(self._exact_id(place)), self._opening or ""
+        text = format_placeholder(id_, label, part, turn, edit.note, call=call, opening=opening)
         words = None if edit.removes_human_words else self.history.human_words.get(place)
         return text if words is None else add_kept_text(text, part_text(part)[slice(*words)])
 
@@ -241,6 +264,7 @@ class PlanDraft(DraftState):
         if not members:
             return "none of its parts can be summarized"
         label = edit.label or f"{len(members)} parts folded"
+        label = f"{label} · open: {self._opening}" if self._opening else label
         id_ = short_id(compute_summary_id([self._exact_id(place) for place in members]))
         summary = Summary(format_summary(id_, label, edit.text))
         weight = self.token_weights.part(summary)

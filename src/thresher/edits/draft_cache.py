@@ -10,8 +10,8 @@ from thresher.tokens import TokenWeights
 
 
 @cached_per_message
-def cached_placeholders(_: Message) -> dict[tuple[int, int, str, str, bool], tuple[str, Part]]:
-    """Cache the placeholders of a message's parts for later plans, by part index, turn, note, given text and words."""
+def cached_placeholders(_: Message) -> dict[tuple[int, int, str, str, bool, str | None], tuple[str, Part]]:
+    """Cache the placeholders of a message's parts for later plans, by all that they depend on."""
     return {}
 
 

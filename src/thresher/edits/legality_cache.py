@@ -84,7 +84,7 @@ def _find_tail_start(messages: Sequence[Message], known: int) -> int:
     if 0 < known < len(messages) and messages[known - 1].role == messages[known].role == "assistant":
         return 0
     for index in range(known - 1, 0, -1):
-        if messages[index].role == "assistant" and messages[index - 1].role in ("user", "tool"):
+        if messages[index].role == "assistant" and messages[index - 1].role != "assistant":
             return index
     return 0
 

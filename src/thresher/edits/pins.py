@@ -45,7 +45,7 @@ def _find_injected_places(history: History) -> Iterator[Place]:
     answers = (i for i in reversed(range(history.shape.current_prompt or 0)) if history[i].role == "assistant")
     start = next(answers, -1)
     for index, message in enumerate(history.messages):
-        if message.role != "user":
+        if message.role != "user" and message.author != "context":
             continue
         whole = index > start and is_injected(message)
         declared = _find_context_parts(message)

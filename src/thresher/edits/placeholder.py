@@ -79,11 +79,19 @@ def _claimed_placeholders(message: Message) -> tuple[tuple[int, str], ...]:
 
 
 def format_placeholder(
-    short: str, label: str, part: Part, turn: int, note: str = "", *, call: ToolCall | None = None
+    short: str, label: str, part: Part, turn: int, note: str = "", *, call: ToolCall | None = None, opening: str = ""
 ) -> str:
-    """Format the placeholder of one part; `call` is the call that a result answers."""
+    """Format the placeholder of one part; `call` is the call that a result answers, `opening` the way to restore it."""
+    way = f"open: {opening}" if opening else ""
     outcome = "failed" if isinstance(part, ToolResult) and _has_failed(part, call) else ""
-    words = (label, describe_size(part), outcome, f"turn {turn}" if turn else "", to_label_line(note, MAX_NOTE_LENGTH))
+    words = (
+        label,
+        describe_size(part),
+        outcome,
+        f"turn {turn}" if turn else "",
+        to_label_line(note, MAX_NOTE_LENGTH),
+        way,
+    )
     return f"[thresher {short} · {' · '.join(word for word in words if word)}]"
 
 

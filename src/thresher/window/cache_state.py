@@ -23,6 +23,8 @@ class SentRequest(Struct, frozen=True):
     conversation: WindowConversation
     rows: int
     tokens: int
+    original_tokens: int
+    """Tokens of the request as the agent passed it in."""
     expected_cached: int
     """Tokens that the provider should read from its cache, unless the cache has expired."""
     seconds_since_last: float
@@ -123,7 +125,12 @@ class PromptCacheTracker:
             shared = _count_shared_rows(last, conversation)
         expected = self.cached_tokens(conversation, state.last_sent_at, inf)
         self._last_requests[self._conversation_key] = SentRequest(
-            conversation, len(conversation.slots), conversation.tokens, expected, now - state.last_sent_at
+            conversation,
+            len(conversation.slots),
+            conversation.tokens,
+            conversation.original_tokens,
+            expected,
+            now - state.last_sent_at,
         )
         if len(self._last_requests) > MAX_CONVERSATIONS:
             del self._last_requests[next(iter(self._last_requests))]

@@ -131,6 +131,9 @@ class WindowConversation:
         for message in self.received:
             self._count_call(message)
         self.tokens = self.token_weights.tools(self.prompt.tools)
+        prompt_tokens = sum(map(self.token_weights.message, self.prompt.messages))
+        self.original_tokens = self.tokens + prompt_tokens + sum(map(self.token_weights.message, self.received))
+        """Tokens of the request as the agent passed it in."""
         for index, message in enumerate(self.sent_messages):
             self._count_sent(index, message)
 
@@ -161,6 +164,7 @@ class WindowConversation:
         self.is_legal = self.is_legal and self._legality.accepts(self.original)
         for message in new:
             self._count_call(message)
+            self.original_tokens += self.token_weights.message(message)
             self._count_sent(len(self.sent_messages), message)
             self.sent_messages.append(message)
         self.slots += range(start, len(self.received))
@@ -180,10 +184,9 @@ class WindowConversation:
             rows[-1] = copy_cache_breakpoint(rows[-1], request.rows[-1])
         if not request.is_body:
             return rows
-        changed = self.changed_fields or {}
-        fields = request.other_fields() | changed
-        kept = {key: value for key, value in fields.items() if key not in changed or value is not None}
-        return {**kept, request.dialect.messages_field: rows}
+        changed = {**(self.changed_fields or {}), request.dialect.messages_field: rows}
+        fields = {**request.value, **changed}
+        return {key: value for key, value in fields.items() if key not in changed or value is not None}
 
     def result_age(self, result: ClearableResult) -> float:
         """Estimate the decay of a result from the number of model calls after it."""

@@ -43,7 +43,8 @@ class WindowOptions(PlanOptions, total=False):
     """Action if no legal request fits: `"send"` the smallest one (default), or `"raise"` a `BudgetError`."""
     cache_breakpoints: CacheBreakpointMode
     """Placement of Anthropic's cache breakpoints. `"auto"` (default) adds them to a request body for Claude if it
-    has none. `"place"` also moves the user's own breakpoints. `"leave"` changes none."""
+    has none, except to a single message without tools. `"place"` also moves the user's own breakpoints. `"leave"`
+    changes none."""
     cache_ttl: CacheTtl
     """Lifetime of Anthropic's prompt cache: `"5m"` (default) or `"1h"`."""
     summarizer: Summarizer | None

@@ -43,11 +43,14 @@ class ReplanContext(Struct, frozen=True, dict=True):
     """Tokens that the cache would serve if nothing changed."""
     expected_calls: int
     store: ContentStore
+    opening: str | None = ""
+    """Way in which the agent can open a placeholder; None if it cannot."""
 
     @cached_property
     def resumed_draft(self) -> PlanDraft:
         """A draft with the active and the carried edits. It is built once, so copy it before you add edits."""
-        draft = PlanDraft(self.history, self.setup.scale, placeholders=look_up_placeholders(self.history, self.store))
+        placeholders = look_up_placeholders(self.history, self.store)
+        draft = PlanDraft(self.history, self.setup.scale, placeholders=placeholders, opening=self.opening)
         draft.resume(self.edits.values())
         draft.resume(self.carried_edits.values(), held=False)
         return draft

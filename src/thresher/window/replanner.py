@@ -65,6 +65,9 @@ class Replanner:
         self._on_overflow = options.pop("on_overflow", "send")
         self._breakpoint_mode = options.pop("cache_breakpoints", "auto")
         self._cache_ttl = options.pop("cache_ttl", "5m")
+        self.opening: str | None = ""
+        """Way in which the agent can open a placeholder, such as a command; new placeholders name it. None if it cannot
+        open any: then only results that a repeated call returns are removed."""
         self._policy = policy
         self._plan_options: PlanOptions = options
         self._setup = resolve_plan_setup(History(), policy, options)
@@ -206,6 +209,7 @@ class Replanner:
             cached_tokens=cached,
             expected_calls=self._thresholds.expected_calls(conversation.calls),
             store=self.store,
+            opening=self.opening,
         )
 
     def _commit_replan(

@@ -139,6 +139,11 @@ def is_for_vendor(request: WindowRequest) -> bool:
     return request.dialect.sniff(_sniff_sample(request.value, few=True)) == CERTAIN_MATCH
 
 
+def is_one_shot(request: WindowRequest) -> bool:
+    """Return True for a request that no later one extends, such as for a title: one message and no tools."""
+    return request.is_body and len(request.rows) < 2 and not request.value.get("tools")
+
+
 def resolve_window_dialect(name: str) -> Dialect:
     """Return the dialect with this name; raise `FormatError` for a transcript format."""
     dialect = find_format(name)

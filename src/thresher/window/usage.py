@@ -78,6 +78,17 @@ class UsageObserver:
         elif self._consecutive_misses >= MAX_CACHE_MISSES:
             self.cache_ttl = min(gap, life)
 
+    def to_fact(self) -> list[Any]:
+        """Return the observations as JSON values, for a ledger."""
+        return [self.observations, self.cache_ttl]
+
+    def load_fact(self, fact: Any) -> None:
+        """Continue with the observations of an earlier process, so that the budget stays the same."""
+        if isinstance(fact, list) and len(fact) == 2:
+            self.observations = [(counted, reported) for counted, reported in fact[0]]
+            self.cache_ttl = fact[1]
+            self._calibration = fit_calibration([self.observations])
+
     def adjust_prices(self, prices: Prices) -> Prices:
         """Return prices with the observed lifetime of the cache."""
         return prices if self.cache_ttl is None else structs.replace(prices, life=self.cache_ttl)

@@ -15,14 +15,14 @@ from msgspec import structs
 from thresher.budget.fitting import resolve_plan_setup
 from thresher.dialects import emit, parse
 from thresher.dialects.intake import reject_deep_nesting
-from thresher.dialects.table import find_vendor_dialect, get_native_dialect
+from thresher.dialects.table import find_dialect, find_vendor_dialect, get_native_dialect
 from thresher.errors import OptionError
 from thresher.model import History, Message, Session
 from thresher.model.keep_marks import strip_keep_marks
 from thresher.policies import PolicyLike
 from thresher.summarize import SummaryRequest
 from thresher.tokens import token_weights_for
-from thresher.window.cache_state import conversation_key
+from thresher.window.cache_state import SentRequest, conversation_key
 from thresher.window.conversation import NewContent, WindowConversation, parse_request_prompt
 from thresher.window.events import EXTERNAL_REPLAN, WindowEvent
 from thresher.window.ledger import EditsByTarget, LedgerError
@@ -33,12 +33,16 @@ from thresher.window.request import (
     compute_prefix_digests,
     has_nothing_to_fit,
     is_for_vendor,
+    is_one_shot,
     read_request,
     to_epoch_seconds,
 )
+from thresher.window.sent_rows import SentRows
 from thresher.window.usage import parse_provider_usage
 
 M = TypeVar("M")
+USAGE_FACT_PREFIX = "usage:"
+"""Name of the ledger's fact with the usage of a model, which calibrates the budget."""
 
 
 class Window(Replanner):
@@ -61,8 +65,6 @@ class Window(Replanner):
             now = to_epoch_seconds(at)
             request = read_request(messages, self._format, self._request)
             self._configure(request)
-            request_drop = request.dialect.request_thinking_drop
-            self._can_drop_thinking = request_drop is not None and request_drop(messages) is not None
             self._event_log.start_call(self._setup.model, now)
             conversation, new_content = self._track_conversation(request, now)
             with self._event_log.catch_ledger_errors(conversation):
@@ -124,6 +126,8 @@ class Window(Replanner):
 
     def _configure(self, request: WindowRequest) -> None:
         """Resolve the options for the model that a request names; a change of model resets the cache state."""
+        request_drop = request.dialect.request_thinking_drop
+        self._can_drop_thinking = request_drop is not None and request_drop(request.value) is not None
         named = request.value.get("model") if request.is_body else ""
         model = named if isinstance(named, str) else ""
         if self._request is not None and model == self._model:
@@ -133,6 +137,9 @@ class Window(Replanner):
         empty_history = parse_request_prompt(request).build_history(())
         self._setup = resolve_plan_setup(empty_history, self._policy, self._plan_options)
         self._model = model
+        if not self._usage_observer.observations:
+            with self._event_log.catch_ledger_errors(None):
+                self._usage_observer.load_fact(self.ledger.get_fact(f"{USAGE_FACT_PREFIX}{model}"))
 
     def _build_output(self, request: WindowRequest, conversation: WindowConversation, now: float) -> Any:
         """Record the request as sent, and return it with cache breakpoints."""
@@ -141,14 +148,12 @@ class Window(Replanner):
             previous = self._cache.record_sent(conversation, now)
         # Keep only the digests: the user's value and rows may be large.
         self._request = structs.replace(request, value=None, rows=())
-        value = conversation.build_request(request)
-        if conversation.has_keep_marks:
-            value = strip_keep_marks(value, request.dialect.messages_field)
+        value = self._build_value(request, conversation)
         dialect = request.dialect
-        if dialect.request_thinking_drop is not None and self._thinking_rule == "drop_block" and conversation.edits:
-            value = dialect.request_thinking_drop(value) or value
         place_breakpoints = dialect.place_cache_breakpoints
-        if place_breakpoints is None or (self._breakpoint_mode == "auto" and not is_for_vendor(request)):
+        if place_breakpoints is None:
+            return value
+        if self._breakpoint_mode == "auto" and (is_one_shot(request) or not is_for_vendor(request)):
             return value
         return place_breakpoints(
             value,
@@ -158,6 +163,59 @@ class Window(Replanner):
             previous=previous,
             own=request.has_cache_breakpoints,
         )
+
+    def _build_value(self, request: WindowRequest, conversation: WindowConversation) -> Any:
+        """Return the request with the edits of the conversation."""
+        value = conversation.build_request(request)
+        dialect = request.dialect
+        if conversation.has_keep_marks:
+            value = strip_keep_marks(value, dialect.messages_field)
+        if dialect.request_thinking_drop is not None and self._thinking_rule == "drop_block" and conversation.edits:
+            value = dialect.request_thinking_drop(value) or value
+        return value
+
+    def copy_sent_rows(self) -> SentRows | None:
+        """Return the rows of the latest request, for a caller that cannot wait for the window; None if there is none.
+
+        They come without keep marks and cache breakpoints of the window's own.
+        """
+        with self._lock:
+            last = self._cache.last_request
+            if last is None:
+                return None
+            conversation = last.conversation
+            drop = find_dialect(conversation.dialect).request_thinking_drop
+            needs_drop = drop is not None and self._thinking_rule == "drop_block" and bool(conversation.edits)
+            return SentRows(
+                conversation.dialect,
+                conversation.prompt_digest,
+                conversation.row_digests,
+                tuple(conversation.slots),
+                conversation.changed_fields or {},
+                (lambda body: drop(body) or body) if drop is not None and needs_drop else None,
+            )
+
+    def apply_recorded(self, messages: M) -> M:
+        """Return the messages with the edits that the ledger holds for them; decide nothing and record nothing."""
+        with self._lock:
+            if has_nothing_to_fit(messages):
+                return messages
+            request = read_request(messages, self._format)
+            self._configure(request)
+            replan = self.ledger.latest_replan(request.prefix_digests)
+            if replan is None:
+                return messages
+            parsed_before = self._conversations[-1] if self._conversations else None
+            marks = self._setup.settings.context_marks
+            edits = self.ledger.active_edits(replan)
+            conversation = WindowConversation(request, replan, edits, self._setup.scale, parsed_before, marks)
+            return self._build_value(request, conversation)  # type: ignore[no-any-return]
+
+    @property
+    def last_sent(self) -> SentRequest | None:
+        """The latest request, as the window sent it; None before the first one."""
+        with self._lock:
+            return self._cache.last_request
 
     def observe(self, usage: Any) -> None:
         """Calibrate the token count and the lifetime of the cache with the usage of the latest request.
@@ -177,6 +235,8 @@ class Window(Replanner):
                 gap=last.seconds_since_last,
                 vendor=self._list_prices,
             )
+            with self._event_log.catch_ledger_errors(last.conversation):
+                self.ledger.set_fact(f"{USAGE_FACT_PREFIX}{self._model}", self._usage_observer.to_fact())
 
     @property
     def requests(self) -> tuple[SummaryRequest, ...]:

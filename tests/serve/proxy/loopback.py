@@ -16,6 +16,7 @@ from thresher.serve.proxy.options import ProxyOptions
 from thresher.serve.proxy.running import RunningProxy, start_proxy
 
 PATIENCE = 30
+BODY = web.RequestKey("body", bytes)
 """Seconds after which a test gives up on what a correct proxy does at once."""
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -58,6 +59,7 @@ class LoopbackUpstream:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         headers = [(name.decode(), value.decode()) for name, value in request.raw_headers]
         body = await request.content.read()
+        request[BODY] = body
         self.requests.append(Received(request.method, request.raw_path, headers, body))
         try:
             return await self.answer(request)  # type: ignore[arg-type]

@@ -33,6 +33,8 @@ from thresher.model.jsontext import dump_json, load_json
 from thresher.model.parts import Image, Part, ResultPart, Summary, Text, Thinking, ToolCall, ToolResult, Unknown
 
 NAME = "anthropic"
+SYSTEM_ROLE = "system"
+"""Role of system text inside the messages, which newer models accept."""
 NATIVE_EXTRAS = VendorExtras(NAME)
 
 _SYSTEM_EXTRAS = VendorExtras(NAME, shape="system")
@@ -333,14 +335,19 @@ def sniff_anthropic(value: Any) -> int:
     if isinstance(value, dict) and ("system" in value or "anthropic_version" in value):
         return 3
     certain = {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"}
-    likely = False
+    likely = shared = False
     for row in rows:
-        if row.get("role") not in ("user", "assistant"):
+        if row.get("role") not in ("user", "assistant", SYSTEM_ROLE):
             return 0
+        if row["role"] == SYSTEM_ROLE:  # only newer models accept it, and other APIs have it, too
+            shared = True
+            continue
         content = row.get("content")
         if isinstance(content, list):
             kinds = {str(block.get("type")) for block in content if isinstance(block, dict)}
             if kinds & certain:
                 return 3
             likely = likely or row["role"] == "assistant"
+    if shared:
+        return 0
     return 2 if likely else 1 if rows and all("content" in row for row in rows) else 0

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from functools import partial
 
-from thresher.dialects.anthropic.codec import NAME
+from thresher.dialects.anthropic.codec import NAME, SYSTEM_ROLE
+from thresher.dialects.anthropic.system_rows import find_misplaced_rows
 from thresher.dialects.layout import DialectLayout, LayoutRow, RuleFinding
 from thresher.dialects.repairs import steps
 from thresher.dialects.rules import shared
@@ -53,6 +54,14 @@ def _is_written_as_string(message: Message) -> bool:
     return isinstance(part, Text) and part.pocket is None and not listed
 
 
+def _check_system_place(layout: DialectLayout) -> Iterator[RuleFinding]:
+    """Find system rows that do not follow a message of the user, or that the model does not answer."""
+    apart = set(layout.system_messages)
+    rows = [index for index in range(len(layout.messages)) if index not in apart]
+    for number, detail in find_misplaced_rows([layout.messages[index] for index in rows]):
+        yield RuleFinding(rows[number], None, detail)
+
+
 def check_unsigned_thinking(layout: DialectLayout) -> Iterator[RuleFinding]:
     """Find thinking without its vendor's signature."""
     for _, piece in layout.thinking:
@@ -88,6 +97,8 @@ _MESSAGES = f"{_DOCS}/api/messages"
 _TOOLS = f"{_DOCS}/agents-and-tools/tool-use/handle-tool-calls"
 _PARALLEL = f"{_DOCS}/agents-and-tools/tool-use/parallel-tool-use"
 _THINKING = f"{_DOCS}/build-with-claude/extended-thinking"
+_SYSTEM = f"{_DOCS}/build-with-claude/mid-conversation-system-messages"
+_SYSTEM_MISPLACED = "messages: role `system` must follow a user message and precede an assistant message"
 _NO_RESULT = "`tool_use` ids were found without `tool_result` blocks immediately after"
 _NO_CALL = "unexpected `tool_use_id` found in `tool_result` blocks"
 _WRONG_ROLE = "`tool_use` and `tool_result` in the wrong role"
@@ -117,7 +128,8 @@ RULES = (
     LegalityRule("empty-message", _check_empty_message, steps.EMPTY_MESSAGES, _MESSAGES, _EMPTY_CONTENT),
     shared.RESULTS_FIRST.documented_at(_TOOLS, _NO_RESULT),
     LegalityRule("thinking-first", check_thinking_first, steps.PART_ORDER, _THINKING, _THINKING_EXPECTED),
-    shared.known_role_rule("user", "assistant").documented_at(_MESSAGES, "messages: Unexpected role"),
+    shared.known_role_rule("user", "assistant", SYSTEM_ROLE).documented_at(_MESSAGES, "messages: Unexpected role"),
+    LegalityRule("system-place", _check_system_place, steps.ROLES, _SYSTEM, _SYSTEM_MISPLACED),
     shared.FIRST_ROLE.documented_at(_MESSAGES, 'first message must use the "user" role'),
     shared.TRAILING_SPACE.documented_at(_MESSAGES, "final assistant content cannot end with trailing whitespace"),
 )

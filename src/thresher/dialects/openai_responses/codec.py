@@ -50,6 +50,10 @@ _WHOLE = VendorExtras(NAME, shape="whole")
 _SHELL = "local_shell"
 _TOOL_DEFINITION_ITEMS = ("additional_tools", "mcp_list_tools")
 """Items that define tools inside the input."""
+_SERVER_TOOL_ITEMS = (
+    "code_interpreter_call", "file_search_call", "image_generation_call", "mcp_call", "web_search_call",
+)  # fmt: skip
+"""Items of tools that the server runs. Each is complete, so that an edit may remove it."""
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -96,12 +100,13 @@ def parse_openai_responses_item(item: Any) -> Message:
 
 
 def _parse_unknown_item(kind: str, item: dict[str, Any]) -> Message:
+    """Preserve an item whole. An item of unknown meaning declares context, so that no edit removes it."""
     part = (Unknown(kind, dump_json(item)),)
     if kind in _TOOL_DEFINITION_ITEMS:
         return Message("system", part, author="harness", pocket=_WHOLE)
     if kind.endswith("_output"):
-        return Message("user", part, author="tool", pocket=_WHOLE)
-    return Message("assistant", part, author="model", pocket=_WHOLE)
+        return Message("user", part, author="context", pocket=_WHOLE)
+    return Message("assistant", part, author="model" if kind in _SERVER_TOOL_ITEMS else "context", pocket=_WHOLE)
 
 
 def _parse_message(item: dict[str, Any]) -> Message | None:

@@ -10,6 +10,8 @@ _HOP_BY_HOP = frozenset({
 })  # fmt: skip
 _REPLACED = frozenset({"host", "expect"})
 """Headers of a request that the HTTP client sets itself, or that the server has already answered."""
+OWN_HEADER = "x-thresher"
+"""Header of a request: `off` passes it through."""
 OWN_HEADER_PREFIX = "x-thresher-"
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
@@ -37,4 +39,4 @@ def _copy_headers(raw: RawHeaders, also: frozenset[str]) -> CIMultiDict[str]:
 def is_own_header(name: str) -> bool:
     """Return True for a header that is meant for Thresher."""
     lower = name.lower()
-    return lower.startswith(OWN_HEADER_PREFIX) or lower == "x-thresher"
+    return lower.startswith(OWN_HEADER_PREFIX) or lower == OWN_HEADER

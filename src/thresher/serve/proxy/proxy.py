@@ -2,17 +2,22 @@
 
 import logging
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import ClientError, web
 
 from thresher.serve.app import OWN_PREFIX, TOKEN_PATH, LocalApp, get_requested_path
-from thresher.serve.proxy.api_routes import build_error_body, detect_api, find_upstream
-from thresher.serve.proxy.headers import copy_request_headers
+from thresher.serve.proxy.api_routes import build_error_body, detect_api, find_api_route, find_upstream
+from thresher.serve.proxy.conversation_route import ConversationRoute
+from thresher.serve.proxy.figures import ProxyFigures
+from thresher.serve.proxy.headers import OWN_HEADER, copy_request_headers
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.serve.proxy.relay import BrokenStreamError, relay_response
 from thresher.serve.proxy.upstream import Upstream
 
 ERROR_HEADER = "X-Thresher-Error"
+ROUTE_PATH = f"{OWN_PREFIX}to/"
+"""Start of a path that names the upstream, for clients that use several."""
 log = logging.getLogger("thresher.proxy")
 
 
@@ -22,41 +27,62 @@ class Proxy:
     def __init__(self, app: LocalApp, options: ProxyOptions) -> None:
         self.options = options
         self._upstream: Upstream | None = None
-        self.requests = 0
+        self.figures = ProxyFigures(is_observed=options.observe)
+        self.is_bypassed = False
+        """True if the user has switched Thresher off: then every request passes through."""
+        self._conversations = ConversationRoute(app, options, self.figures)
         app.add_status("proxy", self.status)
         app.add_clean_up(self._close)
         app.routes.add_route("*", f"{TOKEN_PATH}{{token}}/{{rest:.*}}", self.answer)
+        app.routes.add_route("*", f"{ROUTE_PATH}{{name}}{{rest:(/.*)?}}", self.answer)
         app.routes.add_route("*", "/{rest:.*}", self.answer)
 
     def status(self) -> dict[str, Any]:
         """Return the figures of the proxy."""
-        return {"requests": self.requests}
+        options = self.options
+        settings = {"budget": options.budget, "observe": options.observe, "bypass": self.is_bypassed}
+        return {**settings, **self.figures.to_dict()}
+
+    def set_bypass(self, *, on: bool) -> None:
+        """Pass every request through, or fit requests again."""
+        self.is_bypassed = on
+        log.warning("requests pass through unchanged" if on else "requests are fitted again")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request of a client."""
-        self.requests += 1
-        path = get_requested_path(request)
+        name, path = _split_route(get_requested_path(request))
         if path.startswith(OWN_PREFIX):
             return web.Response(status=404)
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return web.Response(status=426, text="This proxy speaks HTTP only.\n")
-        base = find_upstream(self.options.upstreams, path, request.headers)
+        routes = self.options.routes
+        base = routes.get(name, "") if name else find_upstream(self.options.upstreams, path, request.headers)
         if not base:
-            return self._fail(request, 404, "this path belongs to no known API; start the proxy with `--upstream URL`")
-        return await self._pass_through(request, base.rstrip("/") + path)
+            reason = f"no upstream has the name `{name}`" if name else "this path belongs to no known API"
+            return self._fail(request, 404, f"{reason}; start the proxy with `--upstream URL`")
+        return await self._forward(request, path, base.rstrip("/") + path)
 
-    async def _pass_through(self, request: web.Request, url: str) -> web.StreamResponse:
-        """Pass a request on as it arrives."""
-        body = request.content if request.body_exists else None
+    async def _forward(self, request: web.Request, path: str, url: str) -> web.StreamResponse:
+        """Send a request upstream, and pass the answer back."""
+        route = find_api_route(request.method, path)
         try:
-            async with self._client.send(
-                request.method, url, copy_request_headers(request.raw_headers), body
-            ) as upstream:
-                return await relay_response(request, upstream)
+            if route is None:
+                return await self._pass_through(request, url, "other_path")
+            if self.is_bypassed or request.headers.get(OWN_HEADER, "").strip().lower() == "off":
+                return await self._pass_through(request, url, "bypass" if self.is_bypassed else "off")
+            return await self._conversations.answer(request, route, path, self._client, url)
         except BrokenStreamError as error:
             return self._report_broken_stream(request, error)
         except (ClientError, TimeoutError, OSError) as error:
             return self._report_upstream_error(request, error)
+
+    async def _pass_through(self, request: web.Request, url: str, reason: str) -> web.StreamResponse:
+        """Pass a request on as it arrives."""
+        self.figures.count_passed(reason)
+        body = request.content if request.body_exists else None
+        headers = copy_request_headers(request.raw_headers)
+        async with self._client.send(request.method, url, headers, body) as upstream:
+            return await relay_response(request, upstream)
 
     def _report_broken_stream(self, request: web.Request, error: BrokenStreamError) -> web.StreamResponse:
         log.warning("%s %s: the upstream ended its answer too early (%s)", request.method, _bare_path(request), error)
@@ -85,8 +111,17 @@ class Proxy:
         return self._upstream
 
     async def _close(self) -> None:
+        self._conversations.service.close()
         if self._upstream is not None:
             await self._upstream.close()
+
+
+def _split_route(path: str) -> tuple[str, str]:
+    """Split a path into the name of the upstream, which may be missing, and the path for that upstream."""
+    if not path.startswith(ROUTE_PATH):
+        return "", path
+    name, slash, rest = path.removeprefix(ROUTE_PATH).partition("/")
+    return unquote(name), slash + rest or "/"
 
 
 def _describe(error: Exception) -> str:

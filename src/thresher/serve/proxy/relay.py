@@ -26,8 +26,10 @@ class RelayedResponse(web.StreamResponse):
                 del self.headers[name]
 
 
-async def relay_response(request: web.Request, upstream: ClientResponse, tee: Tee | None = None) -> web.StreamResponse:
-    """Send an answer to the client while it arrives; give each chunk to `tee` as well."""
+async def relay_response(
+    request: web.Request, upstream: ClientResponse, tee: Tee | None = None, *, start: bytes = b""
+) -> web.StreamResponse:
+    """Send an answer to the client while it arrives, after its `start` if that was read; give `tee` each chunk, too."""
     response = RelayedResponse(
         status=upstream.status, reason=upstream.reason, headers=copy_response_headers(upstream.raw_headers)
     )
@@ -35,6 +37,8 @@ async def relay_response(request: web.Request, upstream: ClientResponse, tee: Te
         response.headers["X-Accel-Buffering"] = "no"
     await response.prepare(request)
     try:
+        if start:
+            await response.write(start)
         async for chunk in upstream.content.iter_any():
             if tee is not None:
                 tee(chunk)

@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from thresher.serve.app import MAX_HEADER_BYTES, MAX_HEADERS
+from thresher.serve.host_names import is_loopback
 
 POOL_SECONDS = 15.0
 """Time that an idle connection stays open. Vendors close theirs later, so a request seldom meets a closed one."""
@@ -60,10 +61,11 @@ class Upstream:
 
 
 def find_system_proxy(url: str) -> str | None:
-    """Return the proxy that the system's settings name for a URL. The password file `.netrc` is never read."""
+    """Return the proxy that the system's settings name for a URL, none for this machine. `.netrc` is never read."""
     parts = urlsplit(url)
+    host = parts.hostname or ""
     proxy = getproxies().get(parts.scheme)
-    return proxy if proxy and not proxy_bypass(parts.hostname or "") else None
+    return proxy if proxy and not is_loopback(host) and not proxy_bypass(host) else None
 
 
 def _open_socket(address: Any) -> socket.socket:

@@ -1,0 +1,1 @@
+"""Start an agent with its requests going through the proxy: one module per agent, and the launcher."""

@@ -1,0 +1,48 @@
+"""The status of a running proxy, as the command prints it."""
+
+import json
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from agent import agent_request
+from click.testing import CliRunner
+from loopback import port_of
+from test_proxy_fitting import LONG, fitting
+
+from thresher.cli.proxy import proxy_command
+from thresher.errors import OptionError
+from thresher.serve.app import AppOptions
+from thresher.serve.proxy.options import ProxyOptions
+from thresher.serve.proxy.status_client import fetch_status
+
+
+def test_the_status_of_a_running_proxy_is_printed_as_text_and_json() -> None:
+    with fitting() as (_, proxy, client):
+        for turn in (1, LONG):
+            client.send(agent_request(turn))
+        arguments = ["--status", "--port", str(port_of(proxy.url))]
+        text = CliRunner().invoke(proxy_command, arguments).output
+        value = json.loads(CliRunner().invoke(proxy_command, [*arguments, "--json"]).output)
+        status = proxy.status()["proxy"]
+    assert value.pop("schema") == 1
+    assert value == status
+    assert "requests       2, 1 changed, 1 conversation" in text
+    assert "fallbacks      none" in text
+    assert "without Thresher (estimate)" in text
+    assert "claude-sonnet-4-5" in text
+
+
+def test_the_status_of_a_proxy_with_a_token_needs_it() -> None:
+    with fitting(app=AppOptions(token="sesame")) as (_, proxy, _client):
+        port = port_of(proxy.url)
+        assert fetch_status("127.0.0.1", port, "sesame")["requests"] == 0
+        with pytest.raises(OptionError, match="no proxy answers"):
+            fetch_status("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("wrong", [{"policy": "nothing"}, {"budget": 0}, {"budget": "many"}, {"fit_timeout": 0}])
+def test_wrong_options_are_errors_at_the_start(wrong: dict[str, object]) -> None:
+    with pytest.raises(OptionError):
+        ProxyOptions(**wrong)  # type: ignore[arg-type]
