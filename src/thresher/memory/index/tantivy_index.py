@@ -28,7 +28,7 @@ from thresher.memory.index.integrity import (
     read_file_stamps,
 )
 from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer, separate_words
-from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS
+from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS, TextKind
 from thresher.store.errors import StoreError
 
 HEAP = 400_000_000
@@ -267,6 +267,16 @@ class TantivyIndex:
     def document_frequency(self, word: str) -> int:
         """Return the number of documents that contain a word, not counting tool output."""
         return self.searcher.doc_freq("said", word)
+
+    @_translate_errors
+    def kind_frequency(self, kind: TextKind) -> int:
+        """Return the number of documents of this kind, whether or not a search covers them."""
+        return self.searcher.doc_freq("kind", TEXT_KINDS.index(kind))
+
+    @_translate_errors
+    def count_sessions(self, query: tantivy.Query) -> float:
+        """Estimate the number of sessions with a matching document."""
+        return self.searcher.cardinality(query, "session")
 
     def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
         """Return the number of texts by exclusion reason.

@@ -22,11 +22,11 @@ from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
-from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.combined_score import MeaningScorer, combine_scores
 from thresher.memory.search.copies import group_copies
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
-from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
+from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions
 from thresher.memory.search.resume_command import build_resume_command
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
 from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
@@ -59,9 +59,13 @@ class SearchView(NamedTuple):
 
 
 def search_archive(
-    store: SessionStore, query: Query, view: SearchView, weights: RankingWeights = RANKING
+    store: SessionStore,
+    query: Query,
+    view: SearchView,
+    weights: RankingWeights = RANKING,
+    meaning: MeaningScorer | None = None,
 ) -> SearchResults:
-    """Return one page of the sessions that match a query."""
+    """Return one page of the sessions that match a query; a `meaning` scorer, if given, reranks the best ones."""
     with store.message_reader() as message:  # keep the connection open, since SQLite cleans up when the last one closes
         scope = SearchScope(store, query)
         compiled = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
@@ -71,7 +75,7 @@ def search_archive(
         if query.rank == "matches":
             matches, _ = compiled.message_matches(matches.keys())
         texts = compiled.best_matches(MAX_RANKED_TEXTS)
-        scores, makers, commit_notes = adjust_for_commits(score_sessions(compiled, matches, texts), compiled, store)
+        scores, makers, commit_notes = combine_scores(compiled, store, matches, texts, meaning)
         best_keys = sorted(scores, key=Counter(matches).__getitem__, reverse=True)
         best_keys.sort(key=scores.__getitem__, reverse=True)
         if query.rank == "matches":
