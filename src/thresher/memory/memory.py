@@ -17,6 +17,7 @@ from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.ingest.sync import sync_sources
 from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
 from thresher.memory.results import RecallResult, SearchResults
+from thresher.memory.search.combined_score import MeaningScorer
 from thresher.memory.search.query import (
     SEARCH_FIELDS,
     Query,
@@ -60,7 +61,8 @@ class Memory:
     file or in any implementation of `Archive`; the search index stays in `home`. `sources` are additional files and
     folders to read. `discover=False` skips the agents' own folders. `retention` limits how long a session is kept
     after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). With `project_root`, only the
-    sessions whose project is this folder or below it are visible. Nothing is written outside `home` and the archive.
+    sessions whose project is this folder or below it are visible. `meaning` improves the order of search results by
+    comparing meanings, not only words. Nothing is written outside `home` and the archive.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Memory:
         discover: bool = True,
         retention: str | None = None,
         project_root: str | os.PathLike[str] = "",
+        meaning: MeaningScorer | None = None,
     ) -> None:
         if isinstance(archive, str | os.PathLike):
             archive = SqliteArchive(Path(archive))
@@ -83,6 +86,7 @@ class Memory:
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
+        self._meaning = meaning
 
     def sync(
         self,
@@ -200,7 +204,7 @@ class Memory:
 
     def _search(self, query: Query, view: SearchView) -> SearchResults:
         if not query.regex:
-            return search_archive(self.store, query, view)
+            return search_archive(self.store, query, view, meaning=self._meaning)
         from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
 
         return search_by_regex(self.store, query, view)

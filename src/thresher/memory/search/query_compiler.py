@@ -23,6 +23,8 @@ from thresher.memory.search.weights import RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
+CONVERSATION_KINDS: tuple[TextKind, ...] = ("human", "agent", "thinking", "summary", "title")
+"""Kinds of what was said and thought, as opposed to what was done."""
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
 """Maximum number of words that a prefix matches."""
@@ -121,6 +123,29 @@ class CompiledQuery:
     def edit_counts(self) -> dict[int, int]:
         """Return the number of edit documents by session."""
         return self._index.count_by_field(self._kind("edits"))
+
+    def conversation_size(self) -> tuple[int, float]:
+        """Return the number of all sessions, and the average number of conversation texts in one."""
+        sessions = max(self._index.kind_frequency("title"), 1)
+        return sessions, max(sum(map(self._index.kind_frequency, CONVERSATION_KINDS)) / sessions, 1.0)
+
+    def conversation_lengths(self, sessions: Collection[int]) -> dict[int, int]:
+        """Return the number of conversation texts in these sessions."""
+        return self._index.count_by_field(_all(self._conversation_queries(sessions)))
+
+    def word_counts(self, sessions: Collection[int]) -> Iterator[tuple[float, dict[int, int]]]:
+        """Yield the number of all sessions with a word, and its texts in these sessions, for each word of the query."""
+        words = [self._term("said", term) for term in self.terms]
+        words += [self._adjacent_query("said", pair) for pair in self._character_pairs]
+        for word in words:
+            spread = self._index.count_sessions(_all([word, *self._conversation_queries()]))
+            if spread:
+                yield spread, self._index.count_by_field(_all([word, *self._conversation_queries(sessions)]))
+
+    def _conversation_queries(self, sessions: Collection[int] | None = None) -> list[IndexQuery]:
+        kinds = self._any_of_query("kind", [TEXT_KINDS.index(kind) for kind in CONVERSATION_KINDS])
+        searched = [] if self.query.everything else [self._term("reason", 0)]
+        return [*self._session_queries(sessions), *self._filter_queries(), kinds, *searched]
 
     def _build_query(
         self, sessions: Collection[int] | None, *, ranked: bool = True, left_out: bool = False, barred: bool = True

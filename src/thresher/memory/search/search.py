@@ -1,6 +1,6 @@
 """Search the archive and build the results to show.
 
-Excluded sessions (the current one and its family, sub-agents, and those that a filter excludes) are removed before
+Excluded sessions (the current one and its family, and those that a filter excludes) are removed before
 counting and truncation, so they never replace another result. Then the sessions are ranked, and only messages of the
 requested page are read from the archive.
 
@@ -11,6 +11,7 @@ relevant, and no action followed.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -22,13 +23,15 @@ from thresher.memory.ingest.provenance import AttributedText, attribute_texts
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
-from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.combined_score import MeaningScorer, combine_scores
 from thresher.memory.search.copies import group_copies
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
-from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions, score_sessions
+from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions
 from thresher.memory.search.resume_command import build_resume_command
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.memory.search.spelling import repair_query
+from thresher.memory.search.subagent_owners import find_owners
 from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
@@ -56,14 +59,21 @@ class SearchView(NamedTuple):
     context: int = 300
     page: int = 1
     reveal: bool = False
+    now: datetime | None = None
+    """Time of the question, for words such as "yesterday"; default: the current time."""
 
 
 def search_archive(
-    store: SessionStore, query: Query, view: SearchView, weights: RankingWeights = RANKING
+    store: SessionStore,
+    query: Query,
+    view: SearchView,
+    weights: RankingWeights = RANKING,
+    meaning: MeaningScorer | None = None,
 ) -> SearchResults:
-    """Return one page of the sessions that match a query."""
+    """Return one page of the sessions that match a query; a `meaning` scorer, if given, reranks the best ones."""
     with store.message_reader() as message:  # keep the connection open, since SQLite cleans up when the last one closes
         scope = SearchScope(store, query)
+        query, spelling_notes = repair_query(store, query)
         compiled = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if compiled is None:
             return SearchResults(query.words, (), 0, view.page, notes=("the archive is empty",))
@@ -71,7 +81,9 @@ def search_archive(
         if query.rank == "matches":
             matches, _ = compiled.message_matches(matches.keys())
         texts = compiled.best_matches(MAX_RANKED_TEXTS)
-        scores, makers, commit_notes = adjust_for_commits(score_sessions(compiled, matches, texts), compiled, store)
+        scores, makers, commit_notes = combine_scores(
+            compiled, store, matches, texts, now=view.now or datetime.now(UTC), meaning=meaning
+        )
         best_keys = sorted(scores, key=Counter(matches).__getitem__, reverse=True)
         best_keys.sort(key=scores.__getitem__, reverse=True)
         if query.rank == "matches":
@@ -85,7 +97,8 @@ def search_archive(
         page = builder.rerank(ranked, stop, texts, makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
         page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
-        sessions = tuple(map(builder.build_session, page))
+        owners = find_owners(store, (one.session for one in page))
+        sessions = tuple(builder.build_session(one, owners.get(one.session.key)) for one in page)
         return SearchResults(
             query=query.words,
             sessions=sessions,
@@ -96,6 +109,7 @@ def search_archive(
             notes=(
                 *scope.notes,
                 *commit_notes,
+                *spelling_notes,
                 *_unknown_word_notes(store, query),
                 *store.damage_notes(message.damaged_sessions),
             ),
@@ -287,10 +301,10 @@ class HitBuilder:
         text, marks = max(marked, key=lambda pair: len({mark.word for mark in pair[1]}))
         return MatchedMessage(hit, message, text, marks)
 
-    def build_session(self, ranked: RankedSession) -> SessionHit:
-        """Build the result of a session."""
+    def build_session(self, ranked: RankedSession, owner: ArchivedSession | None = None) -> SessionHit:
+        """Build the result of a session, or of the `owner` of a sub-agent."""
         hits = tuple(self._hit(match) for match in self.best_messages(ranked.session.key, ranked.matches))
-        return build_session_hit(ranked, hits, self._view)
+        return build_session_hit(ranked, hits, self._view, owner)
 
     def _hit(self, match: MatchedMessage) -> SearchHit:
         snippet = build_snippet(match.best_text.text, match.marks, self._view.context)
@@ -327,9 +341,12 @@ def _sort_by_value(hits: Iterable[IndexHit]) -> list[IndexHit]:
     return sorted(hits, key=lambda hit: hit.score * KIND_WEIGHTS[hit.kind] * weights[hit.derived], reverse=True)
 
 
-def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
-    """Build the result of a session from its hits."""
-    facts = ranked.session
+def build_session_hit(
+    ranked: RankedSession, hits: tuple[SearchHit, ...], view: SearchView, owner: ArchivedSession | None = None
+) -> SessionHit:
+    """Build the result of a session from its hits. A sub-agent appears as a part of its `owner`."""
+    source = ranked.session
+    facts = owner or source
     clean = str if view.reveal else redact
     return SessionHit(
         id=clean(facts.id),
@@ -337,14 +354,15 @@ def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: 
         project=clean(facts.project),
         branch=clean(facts.branch),
         title=clean(facts.title),
-        file=clean(facts.file),
+        file=clean(source.file),
         line=hits[0].line if hits else 0,
         score=round(ranked.score, 4),
         matches=ranked.matches,
-        time=facts.ended or facts.started,
+        time=source.ended or source.started,
         hits=hits,
-        family=tuple(map(clean, ranked.family)),
+        family=tuple(clean(id) for id in ranked.family if id != facts.id),
         parent=clean(facts.parent) if facts.subagent else "",
+        subagent=clean(source.id) if owner else "",
         gone=facts.gone,
         resume=build_resume_command(facts, clean),
     )
