@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -15,7 +16,8 @@ from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
+from thresher.memory.meaning import forget_vectors, open_meaning_index
+from thresher.memory.records import ArchivedSession, MemorySizes, Progress, SyncReport, to_storable_text
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.combined_score import MeaningScorer
 from thresher.memory.search.query import (
@@ -35,6 +37,8 @@ from thresher.store.sqlite import content_store_in
 from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
+    from thresher.memory.meaning.building import BuildReport
+    from thresher.memory.meaning.meaning_index import MeaningIndex
     from thresher.summarize.endpoint import Endpoint
 
 RETENTION_SLACK = 0.1
@@ -61,8 +65,9 @@ class Memory:
     file or in any implementation of `Archive`; the search index stays in `home`. `sources` are additional files and
     folders to read. `discover=False` skips the agents' own folders. `retention` limits how long a session is kept
     after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). With `project_root`, only the
-    sessions whose project is this folder or below it are visible. `meaning` improves the order of search results by
-    comparing meanings, not only words. Nothing is written outside `home` and the archive.
+    sessions whose project is this folder or below it are visible. With the extra `meaning`, searches also compare
+    meanings, not only words; `meaning` replaces the built-in scorer by another one, and False disables it. Nothing is
+    written outside `home` and the archive.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Memory:
         discover: bool = True,
         retention: str | None = None,
         project_root: str | os.PathLike[str] = "",
-        meaning: MeaningScorer | None = None,
+        meaning: MeaningScorer | bool = True,
     ) -> None:
         if isinstance(archive, str | os.PathLike):
             archive = SqliteArchive(Path(archive))
@@ -86,7 +91,13 @@ class Memory:
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
-        self._meaning = meaning
+        self._home = None if home is None else Path(home)
+        self._scorer = meaning
+
+    @cached_property
+    def meaning(self) -> "MeaningIndex | None":
+        """The vectors for the search by meaning; None without the extra `meaning`."""
+        return open_meaning_index(self.store, self._home) if self._scorer is True else None
 
     def sync(
         self,
@@ -94,12 +105,26 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
+        vectors: bool = True,
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
         Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
-        `wait` is false, return a report with `busy` set.
+        `wait` is false, return a report with `busy` set. With the extra `meaning`, also build the missing vectors,
+        unless `vectors` is false; words are searchable before.
         """
+        report = self._sync_words(progress, wait=wait, waiting=waiting)
+        if vectors and not report.busy:
+            self.build_vectors()
+        return report
+
+    def build_vectors(self, progress: "Callable[[str], Progress | None] | None" = None) -> "list[BuildReport]":
+        """Build the missing vectors of each model; `progress` returns a callback by the model's name."""
+        return self.meaning.build(progress) if self.meaning is not None else []
+
+    def _sync_words(
+        self, progress: Callable[[int, int], None] | None, *, wait: bool, waiting: Callable[[], None] | None
+    ) -> SyncReport:
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
             files += ((location.format, location.path) for location in discover())
@@ -113,7 +138,9 @@ class Memory:
         A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
-            report = self.sync(progress=progress, wait=False)
+            report = self._sync_words(progress, wait=False, waiting=None)
+            if report.messages and self.meaning is not None:
+                self.meaning.build_newest()
         except StoreError as error:
             return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
@@ -149,7 +176,9 @@ class Memory:
             if not is_ours or not sessions:
                 return 0
             self.removed_text.forget(part for session in sessions for part in self._parts(session))
-            return self.store.forget([session.key for session in sessions], progress, for_good=for_good)
+            count = self.store.forget([session.key for session in sessions], progress, for_good=for_good)
+            forget_vectors(self.store)
+            return count
 
     def _parts(self, session: ArchivedSession) -> Iterator[Part]:
         """Yield everything of a session that the content store may hold, also in its redacted form."""
@@ -204,10 +233,18 @@ class Memory:
 
     def _search(self, query: Query, view: SearchView) -> SearchResults:
         if not query.regex:
-            return search_archive(self.store, query, view, meaning=self._meaning)
+            return self._search_words(query, view)
         from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
 
         return search_by_regex(self.store, query, view)
+
+    def _search_words(self, query: Query, view: SearchView) -> SearchResults:
+        if self.meaning is None:
+            scorer = None if isinstance(self._scorer, bool) else self._scorer
+            return search_archive(self.store, query, view, meaning=scorer)
+        own_scorer = self.meaning.question_scorer()
+        results = search_archive(self.store, query, view, meaning=own_scorer)
+        return structs.replace(results, notes=(*results.notes, *own_scorer.notes))
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""

@@ -1,0 +1,207 @@
+"""Build the vectors of an archive: incremental, newest sessions first, resumable.
+
+The ids of the archive's blocks are compared with the ids in the file of vectors: missing blocks are encoded, and blocks
+that the archive has replaced or forgotten are deleted. Every text is redacted before it is split and encoded, because
+an encoder may be a server.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import groupby
+from pathlib import Path
+from sqlite3 import OperationalError
+from typing import NamedTuple
+
+import numpy as np
+
+from thresher.memory.archive import placement
+from thresher.memory.archive.protocol import BlockRow
+from thresher.memory.ingest.document_builder import attribute_session
+from thresher.memory.ingest.redaction import redact
+from thresher.memory.meaning.encoder import Encoder, EncodingStopped, split_chunks
+from thresher.memory.meaning.vector_file import SUFFIX, BlockVectors, DamagedVectorsError, VectorFile, quantize
+from thresher.memory.records import MESSAGES_PER_BLOCK, Progress
+from thresher.memory.session_store import SessionStore
+from thresher.store.home import create_private_folder
+from thresher.store.sqlite_file import SqliteFile, SqliteSchema
+
+LOCK_FILE = "build.lock"
+GENERATION = "generation"
+COMMIT_CHUNKS = 2000
+"""Number of chunks to encode before they are stored."""
+
+
+class BuildReport(NamedTuple):
+    """Result of a build."""
+
+    model: str
+    blocks: int = 0
+    """Number of blocks that were encoded now."""
+    missing: int = 0
+    """Number of blocks that still lack vectors."""
+    chunks: int = 0
+    rebuilt: bool = False
+    """True if the file was damaged, so that everything was encoded again."""
+    stopped: str = ""
+    """Reason why the build ended early."""
+    busy: bool = False
+    """True if another process builds vectors, so that this build did nothing."""
+
+
+class PendingBlock(NamedTuple):
+    """A block to encode: its chunks with the index of the message of each."""
+
+    row: BlockRow
+    chunks: list[tuple[int, str]]
+
+
+@contextmanager
+def build_lock(folder: Path) -> Iterator[bool]:
+    """Hold the lock of all builds in a folder; yield False if another process has it."""
+    create_private_folder(folder)
+    lock_file = SqliteFile(folder / LOCK_FILE, SqliteSchema(0), timeout=0)
+    with closing(lock_file.connect()) as lock:
+        try:
+            lock.execute("BEGIN IMMEDIATE")
+        except OperationalError:
+            yield False
+            return
+        yield True
+
+
+def build_vectors(
+    store: SessionStore,
+    file: VectorFile,
+    encoder: Encoder,
+    *,
+    most_blocks: int | None = None,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Encode the blocks that lack vectors, at most `most_blocks`; rebuild a damaged file."""
+    with build_lock(file.path.parent) as is_ours:
+        if not is_ours:
+            return BuildReport(encoder.name, busy=True)
+        try:
+            return _VectorBuild(store, file, encoder).run(most_blocks, progress)
+        except DamagedVectorsError:
+            file.delete()
+            return _VectorBuild(store, file, encoder).run(most_blocks, progress)._replace(rebuilt=True)
+
+
+def count_missing(store: SessionStore, file: VectorFile) -> int:
+    """Return the number of blocks that lack vectors."""
+    rows = store.archive.find_blocks() if store.exists() else []
+    if not file.exists() or file.read_state(GENERATION) != store.archive.generation():
+        return len(rows)
+    stored = file.blocks()
+    return sum(row.id not in stored for row in rows)
+
+
+def remove_stale_vectors(store: SessionStore, folder: Path) -> None:
+    """Delete the vectors of forgotten and replaced blocks from the files of all models."""
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+        file = VectorFile(path)
+        try:
+            with file.connected():
+                file.remove(file.blocks() - {row.id for row in store.archive.find_blocks()})
+        except DamagedVectorsError:
+            file.delete()
+
+
+class _VectorBuild:
+    def __init__(self, store: SessionStore, file: VectorFile, encoder: Encoder) -> None:
+        self.store, self.file, self.encoder = store, file, encoder
+        self.waiting: list[PendingBlock] = []
+        self.waiting_chunks = self.done = self.chunks = 0
+
+    def run(self, most_blocks: int | None, progress: Progress | None) -> BuildReport:
+        with self.file.connected(), self.store.archive.connected():
+            missing = self._reconcile()
+            wanted = missing if most_blocks is None else missing[:most_blocks]
+            stopped = ""
+            try:
+                for key, rows in groupby(wanted, key=lambda row: row.session):
+                    self._add_session(key, [*rows])
+                    if self.waiting_chunks >= COMMIT_CHUNKS:
+                        self._encode_waiting()
+                        if progress is not None:
+                            progress(self.done, len(wanted))
+                self._encode_waiting()
+            except EncodingStopped as reason:
+                stopped = str(reason)
+            self._drop_removed()
+        return BuildReport(self.encoder.name, self.done, len(missing) - self.done, self.chunks, stopped=stopped)
+
+    def _reconcile(self) -> list[BlockRow]:
+        """Delete vectors of removed blocks; return the blocks that lack vectors, newest session first."""
+        generation = self.store.archive.generation()
+        if self.file.read_state(GENERATION) != generation:
+            self.file.remove(self.file.blocks())
+            self.file.write_state(GENERATION, generation)
+        rows = self._drop_removed()
+        stored = self.file.blocks()
+        ended = {one.key: one.ended.timestamp() if one.ended else 0.0 for one in self.store.find_sessions()}
+        missing = [row for row in rows if row.id not in stored]
+        return sorted(missing, key=lambda row: (-ended.get(row.session, 0.0), row.session, row.number))
+
+    def _drop_removed(self) -> list[BlockRow]:
+        rows = self.store.archive.find_blocks()
+        self.file.remove(self.file.blocks() - {row.id for row in rows})
+        return rows
+
+    def _add_session(self, key: int, rows: Sequence[BlockRow]) -> None:
+        """Read a session and queue its missing blocks."""
+        facts, session = placement.read_session(self.store.archive, key, children=False)
+        attributed = attribute_session(session) if not facts.made_by else []
+        rules = self.encoder.rules
+        for row in rows:
+            first = row.number * MESSAGES_PER_BLOCK
+            chunks = [
+                (index, chunk)
+                for index, texts in enumerate(attributed[first : first + MESSAGES_PER_BLOCK], first)
+                for text in texts
+                if text.field in rules.fields and not text.reason and not text.derived
+                for chunk in split_chunks(redact(text.text), rules)
+            ]
+            self.waiting.append(PendingBlock(row, chunks))
+            self.waiting_chunks += len(chunks)
+
+    def _encode_waiting(self) -> None:
+        """Encode and store the queued blocks, as many at once as the encoder wants."""
+        while self.waiting:
+            count = _count_blocks(self.waiting, self.encoder.batch)
+            some, self.waiting = self.waiting[:count], self.waiting[count:]
+            texts = [chunk for pending in some for _, chunk in pending.chunks]
+            scales, matrix = quantize(_encode_in_batches(self.encoder.encode, texts, self.encoder.batch))
+            self.file.put(_split_by_block(some, scales, matrix))
+            self.done, self.chunks = self.done + count, self.chunks + len(texts)
+        self.waiting_chunks = 0
+
+
+def _count_blocks(waiting: Sequence[PendingBlock], most_chunks: int) -> int:
+    """Return how many of the first blocks together have at most `most_chunks` chunks, at least one."""
+    total = 0
+    for count, pending in enumerate(waiting):
+        total += len(pending.chunks)
+        if count and total > most_chunks:
+            return count
+    return len(waiting)
+
+
+def _encode_in_batches(
+    encode: Callable[[Sequence[str]], "np.typing.NDArray[np.float32]"], texts: Sequence[str], batch: int
+) -> "np.typing.NDArray[np.float32]":
+    if not texts:
+        return np.zeros((0, 0), np.float32)
+    return np.concatenate([encode(texts[start : start + batch]) for start in range(0, len(texts), batch)])
+
+
+def _split_by_block(
+    some: Sequence[PendingBlock], scales: "np.typing.NDArray[np.float32]", matrix: "np.typing.NDArray[np.int8]"
+) -> Iterator[BlockVectors]:
+    start = 0
+    for pending in some:
+        stop = start + len(pending.chunks)
+        places = np.array([place for place, _ in pending.chunks], np.int32)
+        yield BlockVectors(pending.row.id, pending.row.session, places, scales[start:stop], matrix[start:stop])
+        start = stop
