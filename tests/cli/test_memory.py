@@ -168,7 +168,14 @@ def test_search_results_have_stable_json_keys() -> None:
     value = search_result_value(SearchResults("jwt", (session(),), 1, excluded={"recall": 2}))
     assert value.keys() == {"query", "sessions", "total", "page", "has_more", "excluded"}
     facts = {"id", "agent", "project", "branch", "title", "file", "line", "score", "matches", "time"}
-    assert value["sessions"][0].keys() == facts | {"family", "parent", "file_deleted", "resume_command", "hits"}
+    assert value["sessions"][0].keys() == facts | {
+        "family",
+        "parent",
+        "subagent",
+        "file_deleted",
+        "resume_command",
+        "hits",
+    }
     assert value["sessions"][0]["time"] == "2024-12-28T10:40:00+00:00"
     assert value["sessions"][0]["hits"][0] == {
         "role": "user",
@@ -486,7 +493,7 @@ def test_exclusions_are_printed_on_request() -> None:
     value = run_json("search", "--left-out")
     assert value["excluded_texts"].keys() == {"by_reason", "total", "share"}
     assert 0 < value["excluded_texts"]["share"] < 1
-    assert value["excluded_texts"]["by_reason"]["sub-agent"] > 0
+    assert "sub-agent" not in value["excluded_texts"]["by_reason"]
 
 
 @pytest.mark.usefixtures("home")

@@ -272,7 +272,7 @@ def test_an_unknown_current_session_is_reported(tmp_path: Path) -> None:
     assert any(name(999) in note for note in answer.notes)
 
 
-def test_sub_agents_are_hidden_and_counted(tmp_path: Path) -> None:
+def test_the_session_of_a_sub_agent_is_found_by_its_words(tmp_path: Path) -> None:
     talk = source(0, TOPICS[0]).does("Agent", "Found it.", description="Find floats", prompt="Find all floats.")
     talk.write(tmp_path / "sessions")
     below = Talk(100, day=3).user("Find all floats in the voucher arithmetic.").says("The voucher arithmetic has four.")
@@ -286,13 +286,35 @@ def test_sub_agents_are_hidden_and_counted(tmp_path: Path) -> None:
     )
     source(1, TOPICS[1]).write(tmp_path / "sessions")
     memory = remembered(tmp_path)
-    answer = memory.search("floats in voucher arithmetic")
+    shown = memory.search("floats in voucher arithmetic").sessions[0]
+    assert shown.hits[0].text.startswith(("Find all floats", "The voucher"))
+    assert (shown.id, shown.subagent, shown.cited_id, shown.parent) == (name(100), "a1b2c3", "a1b2c3", "")
+    assert shown.file == str(path)
+    assert shown.resume.endswith(f"claude --resume {name(100)}")
+    assert name(100) not in shown.family
+    cited = memory.session(shown.cited_id).messages()
+    assert [message.text for message in cited][shown.hits[0].at] == shown.hits[0].text
+    [line] = [
+        line
+        for line in "".join(one.text + "\n" for one in search_result_lines(SearchResults("", (shown,), 1))).splitlines()
+        if "in sub-agent a1b2c3" in line
+    ]
+    assert line.startswith("/home")
+    by_regex = memory.search("", regex="voucher arithmetic has").sessions[0]
+    assert (by_regex.id, by_regex.subagent) == (name(100), "a1b2c3")
+    answer = memory.search("floats in voucher arithmetic", subagents=False)
     assert not any("voucher" in hit.text for session in answer.sessions for hit in session.hits)
     assert answer.excluded == {"sub-agent": 2}
-    shown = memory.search("floats in voucher arithmetic", subagents=True).sessions[0]
-    assert shown.hits[0].text.startswith(("Find all floats", "The voucher"))
-    assert shown.parent == name(100)
-    assert shown.resume == ""
+
+
+def test_a_sub_agent_whose_session_is_not_archived_names_its_parent(tmp_path: Path) -> None:
+    below = Talk(100, day=3).user("Find all floats in the voucher arithmetic.").says("The voucher arithmetic has four.")
+    records = b"".join(below.lines()).replace(b'"type": "', b'"isSidechain": true, "agentId": "a1b2c3", "type": "')
+    path = tmp_path / "sessions" / name(100) / "subagents" / "agent-a1b2c3.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(records)
+    shown = remembered(tmp_path).search("floats in voucher arithmetic").sessions[0]
+    assert (shown.id, shown.subagent, shown.parent, shown.resume) == ("a1b2c3", "", name(100), "")
 
 
 # The cut-off.

@@ -64,10 +64,10 @@ class SearchCommand(click.Command):
 @option("--since DATE", f"Only messages since this date: {DATE_EXAMPLES}.")
 @option("--until DATE", "Only messages until the end of this date.")
 @option("--role ROLE", "Only messages by user or assistant.", type=click.Choice(["user", "assistant"]))
-@option("--subagents", "Include sub-agents' sessions.")
+@option("--subagents/--no-subagents", "Include or skip the sessions of sub-agents.", default=True)
 @option(
     "--all",
-    "Include everything that searches skip: recalled text, noise, sub-agents and the current session.",
+    "Include everything that searches skip: recalled text, noise and the current session.",
     name="everything",
 )
 @option(

@@ -48,11 +48,19 @@ class SessionHit(Struct, frozen=True):
     family: tuple[str, ...] = ()
     """Ids of the other matching sessions in this session's family: forks, continuations and sub-agents."""
     parent: str = ""
-    """Id of the parent session if this is a sub-agent."""
+    """Id of the parent session if this is a sub-agent whose parent is not archived."""
+    subagent: str = ""
+    """Id of the sub-agent that contains the hits, if the session itself does not. `file`, `line` and the indexes of the
+    hits then refer to the sub-agent; everything else describes the session that started it."""
     gone: bool = False
     """True if the archive has the only copy of the session."""
     resume: str = ""
     """Command that resumes the session in its agent, if available."""
+
+    @property
+    def cited_id(self) -> str:
+        """Id under which `show` and `recall` find the hits."""
+        return self.subagent or self.id
 
 
 class SearchResults(Struct, frozen=True):

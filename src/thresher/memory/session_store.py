@@ -360,9 +360,7 @@ class SessionStore:
     def excluded_counts(self) -> dict[str, int]:
         """Return the number of texts that a search skips by default, by reason.
 
-        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only because a
-        sub-agent contains them.
+        `""` counts the texts that a search covers.
         """
         index = self.open_index()
-        subagents = self.archive.find_keys(SessionFilter(subagent=True))
-        return {} if index is None else index.count_by_reason(subagents)
+        return {} if index is None else index.count_by_reason()

@@ -95,7 +95,8 @@ def _format_session_facts(session: SessionHit, name: str) -> str:
     matches = plural(session.matches, "match", "matches")
     family = f"{plural(len(session.family), 'more session')} of the same family" if session.family else ""
     project = abbreviate_home(shorten(session.project, 120))
-    facts = (name, project, time, session.agent, shorten(session.branch, 40), matches, family)
+    within = f"in sub-agent {shorten_session_ids([session.subagent])[0]}" if session.subagent else ""
+    facts = (name, within, project, time, session.agent, shorten(session.branch, 40), matches, family)
     title = shorten(session.title, LONGEST_TITLE)
     return " | ".join(filter(None, facts)) + (f"\n  {title}" if title else "")
 

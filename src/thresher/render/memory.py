@@ -88,7 +88,8 @@ def search_result_lines(
     """
     names = shorten_session_ids([session.id for session in results.sessions])
     for session, name in zip(results.sessions, names, strict=True):
-        yield from _session_hit_lines(session, name, f"{program} show {quote(name)}{where}")
+        cited = shorten_session_ids([session.subagent])[0] if session.subagent else name
+        yield from _session_hit_lines(session, name, f"{program} show {quote(cited)}{where}")
         yield _styled_line("")
     yield from _summary_lines(results, following)
 
@@ -119,6 +120,7 @@ def _session_hit_lines(session: SessionHit, name: str, show: str) -> Iterator[St
     facts = [place, bar, (name, "bold"), bar, (plural(session.matches, "match", "matches"), "")]
     facts += [bar, (format_local_time(session.time), "")] if session.time else []
     facts += [bar, (f"sub-agent of {shorten_session_ids([session.parent])[0]}", "")] if session.parent else []
+    facts += [bar, (f"in sub-agent {shorten_session_ids([session.subagent])[0]}", "")] if session.subagent else []
     facts += [bar, ("from the archive: the file is gone", "yellow")] if session.gone else []
     yield StyledLine(tuple(facts))
     title = shorten(session.title, LONGEST_TITLE)
@@ -185,7 +187,12 @@ def search_result_value(results: SearchResults) -> dict[str, Any]:
 def _session_value(session: SessionHit) -> dict[str, Any]:
     fields = ("id", "agent", "project", "branch", "title", "file", "line", "score", "matches")
     value = {field: getattr(session, field) for field in fields}
-    value |= {"time": _iso(session.time), "family": list(session.family), "parent": session.parent}
+    value |= {
+        "time": _iso(session.time),
+        "family": list(session.family),
+        "parent": session.parent,
+        "subagent": session.subagent,
+    }
     value |= {"file_deleted": session.gone, "resume_command": session.resume}
     return value | {"hits": [_hit_value(hit) for hit in session.hits]}
 

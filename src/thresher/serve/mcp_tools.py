@@ -214,7 +214,7 @@ class McpTools:
         room = max_tokens - FENCE_TOKENS - 60
         entries, missing = take_fitting_entries(search_result_entries(answer), room)
         first = answer.sessions[0]
-        name = _quote_id(shorten_session_ids([first.id])[0])
+        name = _quote_id(shorten_session_ids([first.cited_id])[0])
         rest = f"; {missing} more did not fit into {max_tokens} tokens" if missing else ""
         next_page = f"; page={page + 1} has more" if answer.more else ""
         around = f", around={first.hits[0].at}" if first.hits else ""

@@ -8,7 +8,7 @@ is rebuilt. Tantivy reports damage as an error or as a panic, which Python sees 
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from hashlib import blake2b
@@ -278,21 +278,11 @@ class TantivyIndex:
         """Estimate the number of sessions with a matching document."""
         return self.searcher.cardinality(query, "session")
 
-    def count_by_reason(self, subagents: Collection[int]) -> dict[str, int]:
-        """Return the number of texts by exclusion reason.
-
-        `""` counts the texts that a search covers, and `"sub-agent"` those that it skips only because a
-        sub-agent contains them.
-        """
+    def count_by_reason(self) -> dict[str, int]:
+        """Return the number of texts by exclusion reason; `""` counts the texts that a search covers."""
         messages = tantivy.Query.range_query(self.schema, "block", tantivy.FieldType.Integer, lower_bound=1)
         counts = self.count_by_field(messages, "reason").items()
-        texts: dict[str, int] = {EXCLUSION_REASONS[code]: count for code, count in counts}
-        if subagents:
-            searched = tantivy.Query.term_query(self.schema, "reason", 0)
-            from_subagents = tantivy.Query.term_set_query(self.schema, "session", [*subagents])
-            hidden = sum(self.count_by_field(messages.and_must_match(searched, from_subagents)).values())
-            texts |= {"": texts.get("", 0) - hidden, "sub-agent": hidden}
-        return texts
+        return {EXCLUSION_REASONS[code]: count for code, count in counts}
 
     # --- writing -------------------------------------------------------------------------------------------------
 

@@ -87,9 +87,10 @@ class Query(Struct, frozen=True, kw_only=True):
     file: str = ""
     """Path of a file, or a suffix of the path. Only sessions that touch the file match. Without words, the hits are the
     calls that touch it."""
-    subagents: bool = False
+    subagents: bool = True
+    """False to exclude the sessions of sub-agents."""
     everything: bool = False
-    """True to include what is excluded by default: recalled text, noise, sub-agents and the current session."""
+    """True to include what is excluded by default: recalled text, noise and the current session."""
     current: str = ""
     """Id of the session that runs the search; it is excluded with its family."""
     cutoff: bool = False

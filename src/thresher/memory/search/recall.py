@@ -52,7 +52,7 @@ def recall_session(
     """Return excerpts of this session that answer the question."""
     if not question.strip():
         raise OptionError("the question is empty; ask one in plain words")
-    query = structs.replace(parse_query(question), fields=RECALL_FIELDS, subagents=True)
+    query = structs.replace(parse_query(question), fields=RECALL_FIELDS)
     compiled = compile_query(store, query)
     if compiled is None:
         raise NotStoredError("the search index is empty; run `thresher sync`")

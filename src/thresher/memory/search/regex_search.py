@@ -21,6 +21,7 @@ from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import FIELD_BY_KIND, SearchScope, SearchView, build_search_hit, build_session_hit
 from thresher.memory.search.snippets import TermMatch, build_snippet
+from thresher.memory.search.subagent_owners import find_owners
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
 
@@ -63,7 +64,8 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
         hits = tuple(_scan_session(messages, query, view, indexes, pattern))
         if hits:
             ranked = RankedSession(facts, float(len(hits)), len(hits))
-            sessions[family] = build_session_hit(ranked, hits[: view.messages], view)
+            owner = find_owners(store, [facts]).get(facts.key)
+            sessions[family] = build_session_hit(ranked, hits[: view.messages], view, owner)
         if len(sessions) > wanted:
             break
     page = tuple(sessions.values())[wanted - view.sessions : wanted]

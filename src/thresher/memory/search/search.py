@@ -1,6 +1,6 @@
 """Search the archive and build the results to show.
 
-Excluded sessions (the current one and its family, sub-agents, and those that a filter excludes) are removed before
+Excluded sessions (the current one and its family, and those that a filter excludes) are removed before
 counting and truncation, so they never replace another result. Then the sessions are ranked, and only messages of the
 requested page are read from the archive.
 
@@ -29,6 +29,7 @@ from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions
 from thresher.memory.search.resume_command import build_resume_command
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.memory.search.subagent_owners import find_owners
 from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message
@@ -89,7 +90,8 @@ def search_archive(
         page = builder.rerank(ranked, stop, texts, makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
         page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
-        sessions = tuple(map(builder.build_session, page))
+        owners = find_owners(store, (one.session for one in page))
+        sessions = tuple(builder.build_session(one, owners.get(one.session.key)) for one in page)
         return SearchResults(
             query=query.words,
             sessions=sessions,
@@ -291,10 +293,10 @@ class HitBuilder:
         text, marks = max(marked, key=lambda pair: len({mark.word for mark in pair[1]}))
         return MatchedMessage(hit, message, text, marks)
 
-    def build_session(self, ranked: RankedSession) -> SessionHit:
-        """Build the result of a session."""
+    def build_session(self, ranked: RankedSession, owner: ArchivedSession | None = None) -> SessionHit:
+        """Build the result of a session, or of the `owner` of a sub-agent."""
         hits = tuple(self._hit(match) for match in self.best_messages(ranked.session.key, ranked.matches))
-        return build_session_hit(ranked, hits, self._view)
+        return build_session_hit(ranked, hits, self._view, owner)
 
     def _hit(self, match: MatchedMessage) -> SearchHit:
         snippet = build_snippet(match.best_text.text, match.marks, self._view.context)
@@ -331,9 +333,12 @@ def _sort_by_value(hits: Iterable[IndexHit]) -> list[IndexHit]:
     return sorted(hits, key=lambda hit: hit.score * KIND_WEIGHTS[hit.kind] * weights[hit.derived], reverse=True)
 
 
-def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: SearchView) -> SessionHit:
-    """Build the result of a session from its hits."""
-    facts = ranked.session
+def build_session_hit(
+    ranked: RankedSession, hits: tuple[SearchHit, ...], view: SearchView, owner: ArchivedSession | None = None
+) -> SessionHit:
+    """Build the result of a session from its hits. A sub-agent appears as a part of its `owner`."""
+    source = ranked.session
+    facts = owner or source
     clean = str if view.reveal else redact
     return SessionHit(
         id=clean(facts.id),
@@ -341,14 +346,15 @@ def build_session_hit(ranked: RankedSession, hits: tuple[SearchHit, ...], view: 
         project=clean(facts.project),
         branch=clean(facts.branch),
         title=clean(facts.title),
-        file=clean(facts.file),
+        file=clean(source.file),
         line=hits[0].line if hits else 0,
         score=round(ranked.score, 4),
         matches=ranked.matches,
-        time=facts.ended or facts.started,
+        time=source.ended or source.started,
         hits=hits,
-        family=tuple(map(clean, ranked.family)),
+        family=tuple(clean(id) for id in ranked.family if id != facts.id),
         parent=clean(facts.parent) if facts.subagent else "",
+        subagent=clean(source.id) if owner else "",
         gone=facts.gone,
         resume=build_resume_command(facts, clean),
     )
