@@ -15,9 +15,9 @@ from thresher.cli.sources import SessionSources
 def sync_command(sources: SessionSources, as_json: bool) -> None:
     """Update the archive and the search index.
 
-    Every search syncs first. Use this command for the first, slow sync, for scheduled syncs, and to see the size of
-    the archive. It skips unchanged files, and resumes after an interruption. Sessions stay in the archive when their
-    files disappear; `thresher forget` removes them. Exits 1 if it cannot read a file.
+    Every search syncs first, but only for a few seconds. Use this command for the first, slow sync, for scheduled
+    syncs, and to see the size of the archive. It skips unchanged files, and resumes after an interruption. Sessions
+    stay in the archive when their files disappear; `thresher forget` removes them. Exits 1 if it cannot read a file.
 
     \b
     Examples:

@@ -15,7 +15,14 @@ from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
+from thresher.memory.records import (
+    ArchivedSession,
+    MemorySizes,
+    Stop,
+    SyncReport,
+    never_stop,
+    to_storable_text,
+)
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.query import (
     SEARCH_FIELDS,
@@ -44,6 +51,8 @@ MAX_RELATED_WORDS = 24
 
 
 BUSY_NOTE = "another sync is running; the newest turns may be missing"
+AfterIndex = Callable[[SessionStore, Stop], None]
+"""Callback with more work on the archived sessions. It gets the store, and a function that says when to stop."""
 
 
 class RefreshOutcome(NamedTuple):
@@ -83,6 +92,8 @@ class Memory:
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
+        self.after_index: list[AfterIndex] = []
+        """Functions that each sync calls when the search index is complete, with the write lock released."""
 
     def sync(
         self,
@@ -90,26 +101,33 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
+        stop: Stop = never_stop,
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
         Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
-        `wait` is false, return a report with `busy` set.
+        `wait` is false, return a report with `busy` set. When `stop` returns True, keep what is done: the newest
+        sessions are read first, `indexed` of the report is the share that is done, and the next sync reads the rest.
         """
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
             files += ((location.format, location.path) for location in discover())
         files += ((None, path) for source in self._sources for path in files_below(source))
-        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting)
-        return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
+        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting, stop=stop)
+        if report.busy or report.indexed < 1:
+            return report
+        report = report._replace(forgotten=self._expire(wait=wait))
+        for work in self.after_index:
+            work(self.store, stop)
+        return report
 
-    def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
-        """Sync before a search, without waiting for another sync.
+    def refresh(self, *, progress: Callable[[int, int], None] | None = None, stop: Stop = never_stop) -> RefreshOutcome:
+        """Sync before a search, without waiting for another sync, until it is complete or `stop` returns True.
 
         A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
-            report = self.sync(progress=progress, wait=False)
+            report = self.sync(progress=progress, wait=False, stop=stop)
         except StoreError as error:
             return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
@@ -196,7 +214,8 @@ class Memory:
             notes = self.refresh().notes  # rebuilds the index
             results = self._search(query, view)
         text = words if isinstance(words, str) else query.words
-        return structs.replace(results, query=text, notes=(*notes, *results.notes))
+        indexed = self.store.indexed_share()
+        return structs.replace(results, query=text, notes=(*notes, *results.notes), indexed=indexed)
 
     def _search(self, query: Query, view: SearchView) -> SearchResults:
         if not query.regex:
