@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from msgspec import structs
 
@@ -17,7 +17,15 @@ from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.ingest.sync import sync_sources
 from thresher.memory.meaning import forget_vectors, open_meaning_index
-from thresher.memory.records import ArchivedSession, MemorySizes, Progress, SyncReport, to_storable_text
+from thresher.memory.records import (
+    ArchivedSession,
+    MemorySizes,
+    Progress,
+    Stop,
+    SyncReport,
+    never_stop,
+    to_storable_text,
+)
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.combined_score import MeaningScorer
 from thresher.memory.search.query import (
@@ -49,6 +57,8 @@ MAX_RELATED_WORDS = 24
 
 
 BUSY_NOTE = "another sync is running; the newest turns may be missing"
+AfterIndex = Callable[[SessionStore, Stop], None]
+"""Callback with more work on the archived sessions. It gets the store, and a function that says when to stop."""
 
 
 class RefreshOutcome(NamedTuple):
@@ -79,7 +89,7 @@ class Memory:
         discover: bool = True,
         retention: str | None = None,
         project_root: str | os.PathLike[str] = "",
-        meaning: MeaningScorer | bool = True,
+        meaning: MeaningScorer | Literal[False] | None = None,
     ) -> None:
         if isinstance(archive, str | os.PathLike):
             archive = SqliteArchive(Path(archive))
@@ -93,11 +103,13 @@ class Memory:
         self._retention = retention
         self._home = None if home is None else Path(home)
         self._scorer = meaning
+        self.after_index: list[AfterIndex] = [self._build_vectors_after_index]
+        """Functions that each sync calls when the search index is complete, with the write lock released."""
 
     @cached_property
     def meaning(self) -> "MeaningIndex | None":
         """The vectors for the search by meaning; None without the extra `meaning`."""
-        return open_meaning_index(self.store, self._home) if self._scorer is True else None
+        return open_meaning_index(self.store, self._home) if self._scorer is None else None
 
     def sync(
         self,
@@ -105,42 +117,43 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
-        vectors: bool = True,
+        stop: Stop = never_stop,
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
         Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
-        `wait` is false, return a report with `busy` set. With the extra `meaning`, also build the missing vectors,
-        unless `vectors` is false; words are searchable before.
+        `wait` is false, return a report with `busy` set. When `stop` returns True, keep what is done: the newest
+        sessions are read first, `indexed` of the report is the share that is done, and the next sync reads the rest.
+        With the extra `meaning`, a complete sync also builds the missing vectors.
         """
-        report = self._sync_words(progress, wait=wait, waiting=waiting)
-        if vectors and not report.busy:
-            self.build_vectors()
-        return report
-
-    def build_vectors(self, progress: "Callable[[str], Progress | None] | None" = None) -> "list[BuildReport]":
-        """Build the missing vectors of each model; `progress` returns a callback by the model's name."""
-        return self.meaning.build(progress) if self.meaning is not None else []
-
-    def _sync_words(
-        self, progress: Callable[[int, int], None] | None, *, wait: bool, waiting: Callable[[], None] | None
-    ) -> SyncReport:
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
             files += ((location.format, location.path) for location in discover())
         files += ((None, path) for source in self._sources for path in files_below(source))
-        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting)
-        return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
+        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting, stop=stop)
+        if report.busy or report.indexed < 1:
+            return report
+        report = report._replace(forgotten=self._expire(wait=wait))
+        for work in self.after_index:
+            work(self.store, stop)
+        return report
 
-    def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
-        """Sync before a search, without waiting for another sync.
+    def build_vectors(
+        self, *, progress: "Callable[[str], Progress | None] | None" = None, stop: Stop = never_stop
+    ) -> "list[BuildReport]":
+        """Build the missing vectors of each model; `progress` returns a callback by the model's name."""
+        return self.meaning.build(progress, stop) if self.meaning is not None else []
+
+    def _build_vectors_after_index(self, _store: SessionStore, stop: Stop) -> None:
+        self.build_vectors(stop=stop)
+
+    def refresh(self, *, progress: Callable[[int, int], None] | None = None, stop: Stop = never_stop) -> RefreshOutcome:
+        """Sync before a search, without waiting for another sync, until it is complete or `stop` returns True.
 
         A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
-            report = self._sync_words(progress, wait=False, waiting=None)
-            if report.messages and self.meaning is not None:
-                self.meaning.build_newest()
+            report = self.sync(progress=progress, wait=False, stop=stop)
         except StoreError as error:
             return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
@@ -229,7 +242,8 @@ class Memory:
             notes = self.refresh().notes  # rebuilds the index
             results = self._search(query, view)
         text = words if isinstance(words, str) else query.words
-        return structs.replace(results, query=text, notes=(*notes, *results.notes))
+        indexed = self.store.indexed_share()
+        return structs.replace(results, query=text, notes=(*notes, *results.notes), indexed=indexed)
 
     def _search(self, query: Query, view: SearchView) -> SearchResults:
         if not query.regex:
@@ -240,8 +254,7 @@ class Memory:
 
     def _search_words(self, query: Query, view: SearchView) -> SearchResults:
         if self.meaning is None:
-            scorer = None if isinstance(self._scorer, bool) else self._scorer
-            return search_archive(self.store, query, view, meaning=scorer)
+            return search_archive(self.store, query, view, meaning=self._scorer or None)
         own_scorer = self.meaning.question_scorer()
         results = search_archive(self.store, query, view, meaning=own_scorer)
         return structs.replace(results, notes=(*results.notes, *own_scorer.notes))

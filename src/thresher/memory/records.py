@@ -32,6 +32,8 @@ MESSAGES_PER_BLOCK = 64
 """Number of messages that the archive stores and replaces as one block."""
 Progress = Callable[[int, int], None]
 """Callback that receives the amount done and the total."""
+Stop = Callable[[], bool]
+"""Callback that returns True when long work should stop and leave the rest to the next run."""
 
 
 class FileStat(NamedTuple):
@@ -59,6 +61,11 @@ class SourceRecord(NamedTuple):
     """Reason why the file could not be read."""
     whole: str = ""
     """Main file with which this file is read; empty if this is a main file."""
+
+
+def never_stop() -> bool:
+    """Return False: do all the work."""
+    return False
 
 
 def to_storable_text(text: str) -> str:
@@ -127,3 +134,5 @@ class SyncReport(NamedTuple):
     """Number of sessions that were removed because they exceeded the retention period."""
     forgotten_again: int = 0
     """Number of forgotten sessions that the sync found in files and skipped."""
+    indexed: float = 1.0
+    """Share of the session files on disk, by size, that the index contains; below 1 if the sync stopped early."""

@@ -27,6 +27,7 @@ from thresher.memory.index.integrity import (
     is_segment_damaged,
     read_file_stamps,
 )
+from thresher.memory.index.share import read_share
 from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer, separate_words
 from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS, TextKind
 from thresher.store.errors import StoreError
@@ -328,9 +329,9 @@ class TantivyIndex:
                 path.chmod(0o600)
 
     def close(self) -> None:
-        """Close the writer: discard uncommitted changes and wait for merge threads."""
+        """Close the writer: discard uncommitted changes, and wait for merge threads if the index is complete."""
         writer, self._writer = self._writer, None
-        if writer is not None and self._is_committed:
+        if writer is not None and self._is_committed and read_share(self.folder) == 1:
             with suppress(ValueError, OSError, _PanicError), _panics_as_errors():
                 writer.wait_merging_threads()
                 files = read_file_stamps(self.folder)

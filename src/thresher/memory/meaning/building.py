@@ -20,15 +20,16 @@ from thresher.memory.ingest.document_builder import attribute_session
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.meaning.encoder import Encoder, EncodingStopped, split_chunks
 from thresher.memory.meaning.vector_file import SUFFIX, BlockVectors, DamagedVectorsError, VectorFile, quantize
-from thresher.memory.records import MESSAGES_PER_BLOCK, Progress
+from thresher.memory.records import MESSAGES_PER_BLOCK, Progress, Stop, never_stop
 from thresher.memory.session_store import SessionStore
 from thresher.store.home import create_private_folder
 from thresher.store.sqlite_file import SqliteFile, SqliteSchema
 
 LOCK_FILE = "build.lock"
 GENERATION = "generation"
-COMMIT_CHUNKS = 2000
-"""Number of chunks to encode before they are stored."""
+COMPLETE = "complete"
+"""Name of the stored value that says up to which block everything has vectors."""
+INTERRUPTED = "interrupted"
 
 
 class BuildReport(NamedTuple):
@@ -74,18 +75,36 @@ def build_vectors(
     file: VectorFile,
     encoder: Encoder,
     *,
-    most_blocks: int | None = None,
     progress: Progress | None = None,
+    stop: Stop = never_stop,
 ) -> BuildReport:
-    """Encode the blocks that lack vectors, at most `most_blocks`; rebuild a damaged file."""
+    """Encode the blocks that lack vectors until `stop` returns True; rebuild a damaged file.
+
+    Without new blocks, this only compares two numbers. `remove_stale_vectors` handles removed blocks.
+    """
+    try:
+        file.raise_if_marked()
+        if file.exists() and _is_complete(store, file):
+            return BuildReport(encoder.name)
+    except DamagedVectorsError:
+        pass  # the build below repairs the file
     with build_lock(file.path.parent) as is_ours:
         if not is_ours:
             return BuildReport(encoder.name, busy=True)
         try:
-            return _VectorBuild(store, file, encoder).run(most_blocks, progress)
+            file.raise_if_marked()
+            return _VectorBuild(store, file, encoder).run(progress, stop)
         except DamagedVectorsError:
             file.delete()
-            return _VectorBuild(store, file, encoder).run(most_blocks, progress)._replace(rebuilt=True)
+            return _VectorBuild(store, file, encoder).run(progress, stop)._replace(rebuilt=True)
+
+
+def _is_complete(store: SessionStore, file: VectorFile) -> bool:
+    """Return whether the last build was complete and the archive has no new block since."""
+    with file.connected(), store.archive.connected():
+        generation, _, last_block = file.read_state(COMPLETE).partition(" ")
+        is_same = bool(last_block) and generation == store.archive.generation()
+        return is_same and not store.archive.find_blocks(after=int(last_block))
 
 
 def count_missing(store: SessionStore, file: VectorFile) -> int:
@@ -114,23 +133,28 @@ class _VectorBuild:
         self.waiting: list[PendingBlock] = []
         self.waiting_chunks = self.done = self.chunks = 0
 
-    def run(self, most_blocks: int | None, progress: Progress | None) -> BuildReport:
+    def run(self, progress: Progress | None, stop: Stop) -> BuildReport:
         with self.file.connected(), self.store.archive.connected():
             missing = self._reconcile()
-            wanted = missing if most_blocks is None else missing[:most_blocks]
-            stopped = ""
+            last_block = max((row.id for row in self.store.archive.find_blocks()), default=0)
+            reason = ""
             try:
-                for key, rows in groupby(wanted, key=lambda row: row.session):
+                for key, rows in groupby(missing, key=lambda row: row.session):
+                    if stop():
+                        reason = INTERRUPTED
+                        break
                     self._add_session(key, [*rows])
-                    if self.waiting_chunks >= COMMIT_CHUNKS:
+                    if self.waiting_chunks >= self.encoder.batch:
                         self._encode_waiting()
                         if progress is not None:
-                            progress(self.done, len(wanted))
+                            progress(self.done, len(missing))
                 self._encode_waiting()
-            except EncodingStopped as reason:
-                stopped = str(reason)
+            except EncodingStopped as stopped:
+                reason = str(stopped)
             self._drop_removed()
-        return BuildReport(self.encoder.name, self.done, len(missing) - self.done, self.chunks, stopped=stopped)
+            if self.done == len(missing):
+                self.file.write_state(COMPLETE, f"{self.store.archive.generation()} {last_block}")
+        return BuildReport(self.encoder.name, self.done, len(missing) - self.done, self.chunks, stopped=reason)
 
     def _reconcile(self) -> list[BlockRow]:
         """Delete vectors of removed blocks; return the blocks that lack vectors, newest session first."""

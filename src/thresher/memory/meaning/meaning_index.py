@@ -19,9 +19,9 @@ from thresher.memory.meaning.language import is_foreign
 from thresher.memory.meaning.multilingual import MultilingualEncoder
 from thresher.memory.meaning.scorer import score_by_meaning
 from thresher.memory.meaning.static_words import StaticWordEncoder
-from thresher.memory.meaning.vector_file import VectorFile, vector_file_name
+from thresher.memory.meaning.vector_file import DamagedVectorsError, VectorFile, vector_file_name
 from thresher.memory.model_endpoints import MeaningSettings
-from thresher.memory.records import Progress
+from thresher.memory.records import Progress, Stop, never_stop
 from thresher.memory.session_store import SessionStore
 from thresher.store.errors import StoreError
 
@@ -30,8 +30,6 @@ MIN_COVERED = 0.5
 """Minimum share of the sessions that must have vectors of a model to score with this model."""
 QUESTION_TIMEOUT = 5.0
 """Seconds that a search waits for the vector of its question."""
-MAX_BLOCKS_PER_SEARCH = 16
-"""Number of blocks to encode before a search, so that vectors exist without `thresher sync`, too."""
 
 
 class VectorStatus(NamedTuple):
@@ -80,26 +78,18 @@ class MeaningIndex:
     def _file(self, encoder: Encoder) -> VectorFile:
         return VectorFile(self.folder / vector_file_name(encoder.name))
 
-    def build(self, progress: Callable[[str], Progress | None] | None = None) -> list[BuildReport]:
+    def build(
+        self, progress: Callable[[str], Progress | None] | None = None, stop: Stop = never_stop
+    ) -> list[BuildReport]:
         """Encode everything that lacks vectors; `progress` returns the progress callback of a model."""
-        reports = []
         if not self._store.exists():
             return []
+        reports = []
         with threadpool_limits(1):
             for encoder in self._encoders():
                 callback = progress(encoder.name) if progress is not None else None
-                reports.append(build_vectors(self._store, self._file(encoder), encoder, progress=callback))
+                reports.append(build_vectors(self._store, self._file(encoder), encoder, progress=callback, stop=stop))
         return reports
-
-    def build_newest(self) -> None:
-        """Encode a few new blocks with the static vectors, which takes less than a second and never fails."""
-        if not self._store.exists():
-            return
-        try:
-            with threadpool_limits(1):
-                build_vectors(self._store, self._file(self._static), self._static, most_blocks=MAX_BLOCKS_PER_SEARCH)
-        except StoreError:  # the search works without
-            return
 
     def status(self) -> list[VectorStatus]:
         """Return the state of the vectors of each model."""
@@ -110,7 +100,7 @@ class MeaningIndex:
         file = self._file(encoder)
         try:
             missing = count_missing(self._store, file)
-        except StoreError:
+        except (StoreError, DamagedVectorsError):
             missing = total
         spent = encoder.spending.spent if isinstance(encoder, EndpointEncoder) else 0.0
         return VectorStatus(encoder.name, missing, total, file.size(), spent)
@@ -155,7 +145,7 @@ class QuestionScorer:
                 scores = self._index.score_with(encoder, question, sessions)
             except EncodingStopped as stopped:
                 self.notes.append(f"{encoder.name} did not answer, so it did not influence the order: {stopped}")
-            except StoreError as error:
+            except (StoreError, DamagedVectorsError) as error:
                 self.notes.append(f"{error}")
             else:
                 if scores and len(scores) >= MIN_COVERED * len(sessions):

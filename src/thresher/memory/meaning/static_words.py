@@ -48,11 +48,11 @@ class StaticWordEncoder:
     batch = 512
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Open the data files; raise `OptionError` if the extra is not installed."""
+        """Load nothing yet; raise `OptionError` if the extra is not installed."""
         folder = folder or find_data_folder()
         if folder is None:
             raise OptionError(MISSING_EXTRA)
-        self._table, self._tokenizer = _open_tables(folder)
+        self._folder = folder
         self._rows: dict[str, int] = {}
         self._vectors: Matrix | None = None
         self._lock = Lock()
@@ -61,7 +61,8 @@ class StaticWordEncoder:
         """Return one row per text."""
         import numpy as np  # noqa: PLC0415 - an extra
 
-        matrix: Matrix = np.zeros((len(texts), self._table.shape[1]), np.float32)
+        table, _ = _open_tables(self._folder)
+        matrix: Matrix = np.zeros((len(texts), table.shape[1]), np.float32)
         with self._lock:
             for row, words in enumerate(map(_split_words, texts)):
                 if words:
@@ -80,7 +81,7 @@ class StaticWordEncoder:
             new = [*dict.fromkeys(words)]
         if self._vectors is None or len(rows) + len(new) > len(self._vectors):
             size = max(4096, 2 * len(rows), len(rows) + len(new))
-            grown = np.empty((size, self._table.shape[1]), np.float32)
+            grown = np.empty((size, _open_tables(self._folder)[0].shape[1]), np.float32)
             if self._vectors is not None:
                 grown[: len(rows)] = self._vectors[: len(rows)]
             self._vectors = grown
@@ -93,8 +94,9 @@ class StaticWordEncoder:
         """Yield the sum of the token vectors of each word."""
         import numpy as np  # noqa: PLC0415 - an extra
 
-        for encoding in self._tokenizer.encode_batch([*words], add_special_tokens=False):
-            yield self._table[encoding.ids].astype(np.float32).sum(axis=0)
+        table, tokenizer = _open_tables(self._folder)
+        for encoding in tokenizer.encode_batch([*words], add_special_tokens=False):
+            yield table[encoding.ids].astype(np.float32).sum(axis=0)
 
 
 def _split_words(text: str) -> list[str]:

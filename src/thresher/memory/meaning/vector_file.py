@@ -40,8 +40,8 @@ MAX_QUERY_KEYS = 500
 DAMAGE_ADVICE = "the next `thresher sync` rebuilds it"
 
 
-class DamagedVectorsError(StoreError):
-    """A file of vectors cannot be read."""
+class DamagedVectorsError(Exception):
+    """A file of vectors cannot be read. Searches then skip the model, and the next build replaces the file."""
 
 
 class BlockVectors(NamedTuple):
@@ -83,6 +83,15 @@ class VectorFile:
     def size(self) -> int:
         """Return the size on disk in bytes."""
         return sum(path.stat().st_size for path in self.path.parent.glob(f"{self.path.name}*"))
+
+    @property
+    def _damage_mark(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.damaged")
+
+    def raise_if_marked(self) -> None:
+        """Raise `DamagedVectorsError` if a search has found damage."""
+        if self._damage_mark.exists():
+            raise DamagedVectorsError(f"{self.path}: damaged; {DAMAGE_ADVICE}")
 
     def delete(self) -> None:
         """Delete the file and its log."""
@@ -166,6 +175,7 @@ class VectorFile:
         block, session, places, scales, body, checksum = row
         chunks = len(places) // 4
         if zlib.crc32(body, zlib.crc32(scales, zlib.crc32(places))) != checksum:
+            self._damage_mark.touch(mode=0o600)
             raise DamagedVectorsError(f"{self.path}: damaged; {DAMAGE_ADVICE}")
         matrix = np.frombuffer(body, np.int8).reshape(chunks, -1 if chunks else 0)
         return BlockVectors(block, session, np.frombuffer(places, "<i4"), np.frombuffer(scales, "<f4"), matrix)
