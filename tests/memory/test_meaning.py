@@ -173,10 +173,26 @@ def test_secrets_are_redacted_before_a_text_is_encoded(memory: Memory, tmp_path:
     assert not any(SECRET[:12] in text for text in encoder.seen)
 
 
-def test_another_archive_in_the_same_folder_starts_again(memory: Memory) -> None:
+def test_forgetting_and_rebuilding_the_index_keep_the_other_vectors(memory: Memory) -> None:
     _build(memory, LetterEncoder())
+    memory.forget(ids=[name(2)])
     memory.store.archive.renew_generation()
-    assert _build(memory, LetterEncoder()).blocks == 5
+    memory.sync()
+    encoder = LetterEncoder()
+    assert _build(memory, encoder).missing == 0
+    assert not encoder.seen
+
+
+def test_another_archive_in_the_same_folder_starts_again(memory: Memory, tmp_path: Path) -> None:
+    _build(memory, LetterEncoder())
+    for path in memory.store.folder.glob("archive.sqlite3*"):
+        path.unlink()
+    for number in range(1, 6):
+        said = ["another conversation altogether", f"with other words{number}"]
+        (tmp_path / "files" / f"{number}.jsonl").write_bytes(chat(name(number), said))
+    other = Memory(home=tmp_path / "home", sources=[tmp_path / "files"], discover=False)
+    other.sync()
+    assert _build(other, LetterEncoder()).blocks == 5
 
 
 def test_two_builds_do_not_run_at_once(memory: Memory) -> None:

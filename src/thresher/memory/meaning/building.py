@@ -5,7 +5,7 @@ that the archive has replaced or forgotten are deleted. Every text is redacted b
 an encoder may be a server.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +26,6 @@ from thresher.store.home import create_private_folder
 from thresher.store.sqlite_file import SqliteFile, SqliteSchema
 
 LOCK_FILE = "build.lock"
-GENERATION = "generation"
 COMPLETE = "complete"
 """Name of the stored value that says up to which block everything has vectors."""
 INTERRUPTED = "interrupted"
@@ -110,10 +109,17 @@ def _is_complete(store: SessionStore, file: VectorFile) -> bool:
 def count_missing(store: SessionStore, file: VectorFile) -> int:
     """Return the number of blocks that lack vectors."""
     rows = store.archive.find_blocks() if store.exists() else []
-    if not file.exists() or file.read_state(GENERATION) != store.archive.generation():
-        return len(rows)
+    return len(_missing_rows(rows, file)) if file.exists() else len(rows)
+
+
+def _missing_rows(rows: Iterable[BlockRow], file: VectorFile) -> list[BlockRow]:
     stored = file.blocks()
-    return sum(row.id not in stored for row in rows)
+    return [row for row in rows if stored.get(row.id) != (row.session, row.digest)]
+
+
+def _remove_stale_rows(rows: Iterable[BlockRow], file: VectorFile) -> None:
+    current = {row.id: (row.session, row.digest) for row in rows}
+    file.remove([block for block, origin in file.blocks().items() if current.get(block) != origin])
 
 
 def remove_stale_vectors(store: SessionStore, folder: Path) -> None:
@@ -122,7 +128,7 @@ def remove_stale_vectors(store: SessionStore, folder: Path) -> None:
         file = VectorFile(path)
         try:
             with file.connected():
-                file.remove(file.blocks() - {row.id for row in store.archive.find_blocks()})
+                _remove_stale_rows(store.archive.find_blocks(), file)
         except DamagedVectorsError:
             file.delete()
 
@@ -151,26 +157,21 @@ class _VectorBuild:
                 self._encode_waiting()
             except EncodingStopped as stopped:
                 reason = str(stopped)
-            self._drop_removed()
+            self._remove_stale()
             if self.done == len(missing):
                 self.file.write_state(COMPLETE, f"{self.store.archive.generation()} {last_block}")
         return BuildReport(self.encoder.name, self.done, len(missing) - self.done, self.chunks, stopped=reason)
 
     def _reconcile(self) -> list[BlockRow]:
-        """Delete vectors of removed blocks; return the blocks that lack vectors, newest session first."""
-        generation = self.store.archive.generation()
-        if self.file.read_state(GENERATION) != generation:
-            self.file.remove(self.file.blocks())
-            self.file.write_state(GENERATION, generation)
-        rows = self._drop_removed()
-        stored = self.file.blocks()
+        """Delete the vectors of removed blocks; return the blocks that lack vectors, newest session first."""
+        rows = self._remove_stale()
         ended = {one.key: one.ended.timestamp() if one.ended else 0.0 for one in self.store.find_sessions()}
-        missing = [row for row in rows if row.id not in stored]
+        missing = _missing_rows(rows, self.file)
         return sorted(missing, key=lambda row: (-ended.get(row.session, 0.0), row.session, row.number))
 
-    def _drop_removed(self) -> list[BlockRow]:
+    def _remove_stale(self) -> list[BlockRow]:
         rows = self.store.archive.find_blocks()
-        self.file.remove(self.file.blocks() - {row.id for row in rows})
+        _remove_stale_rows(rows, self.file)
         return rows
 
     def _add_session(self, key: int, rows: Sequence[BlockRow]) -> None:
@@ -227,5 +228,7 @@ def _split_by_block(
     for pending in some:
         stop = start + len(pending.chunks)
         places = np.array([place for place, _ in pending.chunks], np.int32)
-        yield BlockVectors(pending.row.id, pending.row.session, places, scales[start:stop], matrix[start:stop])
+        yield BlockVectors(
+            pending.row.id, pending.row.session, pending.row.digest, places, scales[start:stop], matrix[start:stop]
+        )
         start = stop

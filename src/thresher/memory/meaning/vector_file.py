@@ -1,8 +1,8 @@
 """The vectors of one model, in a SQLite file of their own.
 
-One row holds the chunks of one block of the archive. A block never changes and its id is never reused, so the ids say
-what is missing and what is out of date, and an interrupted build resumes where it stopped. A vector has one byte per
-dimension and a scale. Each row has a checksum: SQLite itself does not notice a changed byte.
+One row holds the chunks of one block of the archive. A block never changes, so its id and digest say whether a row is
+missing or out of date, and an interrupted build resumes where it stopped. A vector has one byte per dimension and a
+scale. Each row has a checksum: SQLite itself does not notice a changed byte.
 
 The file is derived from the archive. If it is damaged, it is deleted and built again.
 """
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SCHEMA = SqliteSchema(
     1,
     (
-        "CREATE TABLE vectors (block INTEGER PRIMARY KEY, session INTEGER, places BLOB, scales BLOB, body BLOB, "
-        "checksum INTEGER)",
+        "CREATE TABLE vectors (block INTEGER PRIMARY KEY, session INTEGER, digest BLOB, places BLOB, scales BLOB, "
+        "body BLOB, checksum INTEGER)",
         "CREATE INDEX vectors_session ON vectors (session)",
         "CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     ),
@@ -49,6 +49,7 @@ class BlockVectors(NamedTuple):
 
     block: int
     session: int
+    digest: bytes
     places: "NDArray[np.int32]"
     scales: "NDArray[np.float32]"
     matrix: "NDArray[np.int8]"
@@ -135,16 +136,19 @@ class VectorFile:
         with self.connected() as connection:
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
-    def blocks(self) -> set[int]:
-        """Return the ids of all stored blocks."""
+    def blocks(self) -> dict[int, tuple[int, bytes]]:
+        """Return the session and digest of all stored blocks by id."""
         with self.connected() as connection:
-            return {block for (block,) in connection.execute("SELECT block FROM vectors")}
+            rows = connection.execute("SELECT block, session, digest FROM vectors")
+            return {block: (session, digest) for block, session, digest in rows}
 
     def put(self, rows: Iterable[BlockVectors]) -> None:
         """Store blocks in one transaction."""
         with self.connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?)", map(_encode_row, rows))
+            connection.executemany(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?)", map(_encode_row, rows)
+            )
             connection.execute("COMMIT")
 
     def remove(self, blocks: Collection[int]) -> None:
@@ -171,17 +175,17 @@ class VectorFile:
                 query = f"SELECT * FROM vectors WHERE session IN ({','.join('?' * len(some))})"
                 yield from map(self._decode_row, connection.execute(query, some))
 
-    def _decode_row(self, row: tuple[int, int, bytes, bytes, bytes, int]) -> BlockVectors:
-        block, session, places, scales, body, checksum = row
+    def _decode_row(self, row: tuple[int, int, bytes, bytes, bytes, bytes, int]) -> BlockVectors:
+        block, session, digest, places, scales, body, checksum = row
         chunks = len(places) // 4
         if zlib.crc32(body, zlib.crc32(scales, zlib.crc32(places))) != checksum:
             self._damage_mark.touch(mode=0o600)
             raise DamagedVectorsError(f"{self.path}: damaged; {DAMAGE_ADVICE}")
         matrix = np.frombuffer(body, np.int8).reshape(chunks, -1 if chunks else 0)
-        return BlockVectors(block, session, np.frombuffer(places, "<i4"), np.frombuffer(scales, "<f4"), matrix)
+        return BlockVectors(block, session, digest, np.frombuffer(places, "<i4"), np.frombuffer(scales, "<f4"), matrix)
 
 
-def _encode_row(row: BlockVectors) -> tuple[int, int, bytes, bytes, bytes, int]:
+def _encode_row(row: BlockVectors) -> tuple[int, int, bytes, bytes, bytes, bytes, int]:
     places, scales, body = row.places.astype("<i4").tobytes(), row.scales.astype("<f4").tobytes(), row.matrix.tobytes()
     checksum = zlib.crc32(body, zlib.crc32(scales, zlib.crc32(places)))
-    return row.block, row.session, places, scales, body, checksum
+    return row.block, row.session, row.digest, places, scales, body, checksum
