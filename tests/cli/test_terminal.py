@@ -108,6 +108,7 @@ def _arguments(session: Path, folder: Path) -> dict[str, list[list[str]]]:
         "install": [["claude-code"]],
         "mcp": [["--help"]],
         "sync": [source],
+        "annotate": [["--dry-run", *source]],
         "forget": [[ID[:4], *source], ["x" + EVIL, *source]],
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import Archive
+from thresher.memory.archive.protocol import Archive, SessionFilter
 from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
@@ -45,6 +45,7 @@ from thresher.store.sqlite import content_store_in
 from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
+    from thresher.memory.annotate import Annotator
     from thresher.memory.meaning.building import BuildReport
     from thresher.memory.meaning.meaning_index import MeaningIndex
     from thresher.summarize.endpoint import Endpoint
@@ -138,6 +139,12 @@ class Memory:
             work(self.store, stop)
         return report
 
+    def annotator(self) -> "Annotator":
+        """Return the writer of annotations; raise `OptionError` if no model is configured."""
+        from thresher.memory.annotate import Annotator  # noqa: PLC0415 - rarely used
+
+        return Annotator(self.store, self._home)
+
     def build_vectors(
         self, *, progress: "Callable[[str], Progress | None] | None" = None, stop: Stop = never_stop
     ) -> "list[BuildReport]":
@@ -191,6 +198,7 @@ class Memory:
             self.removed_text.forget(part for session in sessions for part in self._parts(session))
             count = self.store.forget([session.key for session in sessions], progress, for_good=for_good)
             forget_vectors(self.store)
+            self.store.annotations.keep_sessions(self.store.archive.find_keys(SessionFilter()))
             return count
 
     def _parts(self, session: ArchivedSession) -> Iterator[Part]:

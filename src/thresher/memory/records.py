@@ -18,7 +18,9 @@ EXCLUSION_REASONS: tuple[ExclusionReason, ...] = get_args(ExclusionReason)
 """All exclusion reasons. The index stores a reason or a role by its position in `EXCLUSION_REASONS` or `ROLES`, so
 append new values at the end."""
 
-TextKind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits"]
+TextKind = Literal[
+    "human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits", "annotation"
+]
 TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
 """All kinds of index documents. The index stores a kind by its position here, so append new values at the end."""
 

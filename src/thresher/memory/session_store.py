@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from thresher.memory.annotation_file import AnnotationFile
 from thresher.memory.archive import placement
 from thresher.memory.archive.placement import MessageReader, PlacedSession, SessionName, StoredDigests
 from thresher.memory.archive.protocol import Archive, SessionFilter
@@ -19,7 +20,7 @@ from thresher.memory.index.commit_pace import COMMIT_SIZES, CommitPace, CommitSi
 from thresher.memory.index.documents import DOCUMENT_VERSION
 from thresher.memory.index.share import read_share, write_share
 from thresher.memory.index.tantivy_index import TantivyIndex, remove_index
-from thresher.memory.ingest.document_builder import build_title_document
+from thresher.memory.ingest.document_builder import build_annotation_documents, build_title_document
 from thresher.memory.ingest.extract import PreparedSession
 from thresher.memory.ingest.stored_blocks import index_step, index_stored_blocks, split_into_steps
 from thresher.memory.records import (
@@ -72,6 +73,9 @@ class SessionStore:
         other = blake2b(self.archive.name.encode(), digest_size=8).hexdigest()
         is_local = self.archive.name == local.name
         self.index_folder = self.folder / (INDEX_FOLDER if is_local else f"{INDEX_FOLDER}-{other}")
+        self.annotations = AnnotationFile(
+            self.index_folder.with_name(self.index_folder.name.replace(INDEX_FOLDER, "annotations", 1) + ".sqlite3")
+        )
         self._index: TantivyIndex | None = None
         self._document_version, self._index_type = document_version, index_type
         self._expected_size = 0
@@ -304,7 +308,8 @@ class SessionStore:
         for block in blocks | {-row.key for row in rows}:
             index.remove_block(block)
         for row in rows:
-            index.add_documents(row.key, -row.key, [build_title_document(row.session)])
+            annotations = build_annotation_documents(self.annotations.read(row.key))
+            index.add_documents(row.key, -row.key, [build_title_document(row.session), *annotations])
         self.archive.flush()
         position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)
@@ -312,6 +317,16 @@ class SessionStore:
         self.archive.clear_tombstones(position)
         self.archive.flush()
         self._pace.record_commit()
+
+    def reindex_annotations(self, keys: Iterable[int]) -> None:
+        """Index the annotations of these sessions again, together with their titles."""
+        tombstones = [-key for key in keys]
+        if not tombstones:
+            return
+        with self.write_lease():
+            with self.archive.transaction():
+                self.archive.add_tombstones(tombstones)
+            self.refresh_index()
 
     # --- reading -------------------------------------------------------------------------------------------------
 

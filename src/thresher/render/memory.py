@@ -29,6 +29,7 @@ _LABELS = {
     "agent": "asst",
     "thinking": "think",
     "summary": "sum",
+    "annotation": "note",
     "input": "call",
     "commands": "run",
     "edits": "edit",

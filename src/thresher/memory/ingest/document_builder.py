@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
+from thresher.memory.annotation_file import Annotation
 from thresher.memory.index.documents import RECALL_REASON, CommitSubjects, IndexDocument
 from thresher.memory.index.tokenizer import separate_unspaced_scripts, separate_words
 from thresher.memory.ingest.git_commits import extract_commit_subjects
@@ -70,6 +71,12 @@ def build_title_document(facts: ArchivedSession) -> IndexDocument:
     """Build the document of a session's title and branch."""
     text = separate_words(f"{_clean(facts.title, printed=True)}\n{redact(facts.branch)}")
     return IndexDocument(-1, "title", [text], RECALL_REASON if facts.made_by else 0)
+
+
+def build_annotation_documents(annotations: Iterable[Annotation]) -> Iterator[IndexDocument]:
+    """Build a document for each annotation of a session, at the message with which its piece of work begins."""
+    for one in annotations:
+        yield IndexDocument(one.message, "annotation", [separate_words(one.line)], 0, role=ROLES.index("assistant"))
 
 
 def clean_title(session: Session) -> str:
