@@ -7,12 +7,14 @@ without one.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from heapq import nlargest
 from typing import Protocol
 
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.search.commit_attribution import AdjustedScores, adjust_for_commits
 from thresher.memory.search.query_compiler import CompiledQuery
+from thresher.memory.search.question_hints import find_hints, hint_notes
 from thresher.memory.search.rank import score_sessions
 from thresher.memory.search.session_words import score_session_words
 from thresher.memory.session_store import SessionStore
@@ -49,9 +51,11 @@ def combine_scores(
     store: SessionStore,
     matches: Mapping[int, int],
     texts: Iterable[IndexHit],
+    *,
+    now: datetime,
     meaning: MeaningScorer | None = None,
 ) -> AdjustedScores:
-    """Return the scores of all matching sessions."""
+    """Return the scores of all matching sessions. `now` is the time of the question, for words such as "yesterday"."""
     by_messages = score_sessions(compiled, matches, texts)
     adjusted = adjust_for_commits(by_messages, compiled, store)
     if adjusted.makers or adjusted.notes or compiled.query.rank != "best":
@@ -61,11 +65,25 @@ def combine_scores(
     by_words = {key: score * min(1.0, scores[key] / FULL_WORDS_SCORE) for key, score in by_words.items()}
     scores = _add(scores, by_words, weights.session_words)
     question = compiled.query.full_text
+    scores, notes = _add_hints(scores, question, now, compiled, store)
     if meaning is not None and question:
         candidates = nlargest(MEANING_CANDIDATES, scores, key=scores.__getitem__)
         by_meaning = _scale(meaning.score_sessions(question, candidates), candidates)
         scores = _add(scores, by_meaning, weights.meaning)
-    return AdjustedScores(scores)
+    return AdjustedScores(scores, notes=notes)
+
+
+def _add_hints(
+    scores: Mapping[int, float], question: str, now: datetime, compiled: CompiledQuery, store: SessionStore
+) -> tuple[dict[int, float], tuple[str, ...]]:
+    """Raise the scores of the best sessions that fit the times and projects in the question."""
+    sessions = store.find_sessions(nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))
+    hints = find_hints(question, now, sessions)
+    fits = {session.key: hints.score(session) for session in sessions}
+    weights = compiled.weights
+    gains = {key: weights.time_hint * time + weights.project_hint * project for key, (time, project) in fits.items()}
+    shifted = [session for session in sessions if gains[session.key]]
+    return _add(scores, gains, 1.0), tuple(hint_notes(hints, shifted))
 
 
 def _add(scores: Mapping[int, float], more: Mapping[int, float], weight: float) -> dict[int, float]:

@@ -11,6 +11,7 @@ relevant, and no action followed.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions
 from thresher.memory.search.resume_command import build_resume_command
 from thresher.memory.search.snippets import Snippet, TermFinder, TermMatch, build_snippet, split_unspaced
+from thresher.memory.search.spelling import repair_query
 from thresher.memory.search.subagent_owners import find_owners
 from thresher.memory.search.weights import KIND_VALUES, RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
@@ -57,6 +59,8 @@ class SearchView(NamedTuple):
     context: int = 300
     page: int = 1
     reveal: bool = False
+    now: datetime | None = None
+    """Time of the question, for words such as "yesterday"; default: the current time."""
 
 
 def search_archive(
@@ -69,6 +73,7 @@ def search_archive(
     """Return one page of the sessions that match a query; a `meaning` scorer, if given, reranks the best ones."""
     with store.message_reader() as message:  # keep the connection open, since SQLite cleans up when the last one closes
         scope = SearchScope(store, query)
+        query, spelling_notes = repair_query(store, query)
         compiled = compile_query(store, query, only=scope.allowed, excluded=scope.excluded, weights=weights)
         if compiled is None:
             return SearchResults(query.words, (), 0, view.page, notes=("the archive is empty",))
@@ -76,7 +81,9 @@ def search_archive(
         if query.rank == "matches":
             matches, _ = compiled.message_matches(matches.keys())
         texts = compiled.best_matches(MAX_RANKED_TEXTS)
-        scores, makers, commit_notes = combine_scores(compiled, store, matches, texts, meaning)
+        scores, makers, commit_notes = combine_scores(
+            compiled, store, matches, texts, now=view.now or datetime.now(UTC), meaning=meaning
+        )
         best_keys = sorted(scores, key=Counter(matches).__getitem__, reverse=True)
         best_keys.sort(key=scores.__getitem__, reverse=True)
         if query.rank == "matches":
@@ -102,6 +109,7 @@ def search_archive(
             notes=(
                 *scope.notes,
                 *commit_notes,
+                *spelling_notes,
                 *_unknown_word_notes(store, query),
                 *store.damage_notes(message.damaged_sessions),
             ),

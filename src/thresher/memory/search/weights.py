@@ -35,6 +35,10 @@ class RankingWeights(Struct, frozen=True, kw_only=True):
     """Weight of the score of all words of a session."""
     meaning: float = 0.8
     """Weight of the score by meaning, if there is a scorer."""
+    time_hint: float = 0.2
+    """Score for a session of the time that the question mentions."""
+    project_hint: float = 0.2
+    """Score for a session of the project that the question names."""
     edit: float = 1.2
     """Weight of text written into a file, which is stronger evidence than a mention; tuned."""
     derived: float = 0.5
