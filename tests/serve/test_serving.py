@@ -80,12 +80,12 @@ def test_a_search_during_a_long_sync_says_which_share_is_indexed(tmp_path: Path)
         _write(tmp_path / "s", number, ("user", f"Paint till {number} green, please."))
     checks = iter([False, True])
     Memory(sources=[tmp_path / "s"], discover=False).sync(stop=lambda: next(checks))
-    tools = _own(tmp_path / "s")
+    tools = _own(tmp_path / "s", project="/elsewhere")
     tools.close()  # no further sync
     said = "50% of the sessions on disk are indexed so far, the newest first"
     assert f"1 session found; {said}" in tools.search_sessions("green")
     assert f"No session matches; {said}" in tools.search_sessions("zyzzyva")
-    assert "indexed" not in _own(tmp_path / "s").search_sessions("green")
+    assert "indexed" not in _own(tmp_path / "s", project="/elsewhere").search_sessions("green")
 
 
 def test_a_sub_agent_gets_the_context_of_its_parent(tools: McpTools) -> None:

@@ -18,6 +18,7 @@ prompt before redaction.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import count
 
 from thresher.memory.annotation_file import Annotation
@@ -124,9 +125,15 @@ def _build_message_documents(message: Message, attributed: list[AttributedText],
         next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        clean_paths = tuple(map(redact, paths))
+        clean_paths = tuple(map(_clean_path, paths))
         commits = _commits(attributed) if kind == "output" and not reason else CommitSubjects()
         yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, clean_paths, commits)
+
+
+@lru_cache(maxsize=4096)
+def _clean_path(path: str) -> str:
+    """Redact a path; a session touches the same ones often."""
+    return redact(path)
 
 
 def _commits(texts: Iterable[AttributedText]) -> CommitSubjects:
