@@ -10,7 +10,7 @@ The file is derived from the archive. If it is damaged, it is deleted and built 
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from sqlite3 import Connection, DatabaseError
@@ -100,24 +100,35 @@ class VectorFile:
             path.unlink(missing_ok=True)
 
     @contextmanager
-    def connected(self) -> Iterator[Connection]:
+    def connected(self) -> Iterator[None]:
         """Use one connection for all calls in the context."""
         if self._connection is not None:
-            yield self._connection
+            yield
             return
-        with self._translate_damage(), self._file.open() as connection:
+        with self._translate_errors(), ExitStack() as on_failure:
+            connection = on_failure.enter_context(closing(self._file.connect()))
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA secure_delete = ON")
-            self._connection = connection
-            try:
-                yield connection
-            finally:
-                self._connection = None
+            on_failure.pop_all()
+        self._connection = connection
+        try:
+            yield  # not translated: other files may fail in the context, too
+        finally:
+            self._connection = None
+            connection.close()
 
     @contextmanager
-    def _translate_damage(self) -> Iterator[None]:
+    def _use(self) -> Iterator[Connection]:
+        """Open a connection if there is none, and translate the errors of its use."""
+        with self.connected(), self._translate_errors():
+            assert self._connection is not None
+            yield self._connection
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
         try:
-            yield
+            with self._file.translate_errors():
+                yield
         except StoreError as error:
             if type(error.__cause__) is DatabaseError:  # its subclasses are locks, full disks and the like
                 raise DamagedVectorsError(f"{self.path}: damaged; {DAMAGE_ADVICE}") from error
@@ -127,24 +138,24 @@ class VectorFile:
 
     def read_state(self, name: str) -> str:
         """Return a stored value; empty if there is none."""
-        with self.connected() as connection:
+        with self._use() as connection:
             row = connection.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
     def write_state(self, name: str, value: str) -> None:
         """Store a value."""
-        with self.connected() as connection:
+        with self._use() as connection:
             connection.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
     def blocks(self) -> dict[int, tuple[int, bytes]]:
         """Return the session and digest of all stored blocks by id."""
-        with self.connected() as connection:
+        with self._use() as connection:
             rows = connection.execute("SELECT block, session, digest FROM vectors")
             return {block: (session, digest) for block, session, digest in rows}
 
     def put(self, rows: Iterable[BlockVectors]) -> None:
         """Store blocks in one transaction."""
-        with self.connected() as connection:
+        with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(
                 "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?)", map(_encode_row, rows)
@@ -155,7 +166,7 @@ class VectorFile:
         """Delete blocks, and their traces in the log."""
         if not blocks:
             return
-        with self.connected() as connection:
+        with self._use() as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("DELETE FROM vectors WHERE block = ?", [(block,) for block in blocks])
             connection.execute("COMMIT")
@@ -166,7 +177,7 @@ class VectorFile:
 
     def read_sessions(self, keys: Sequence[int] | None = None) -> Iterator[BlockVectors]:
         """Yield the blocks of the given or all sessions."""
-        with self.connected() as connection:
+        with self._use() as connection:
             if keys is None:
                 yield from map(self._decode_row, connection.execute("SELECT * FROM vectors"))
                 return
