@@ -49,6 +49,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "user-home"))
     monkeypatch.setenv("THRESHER_HOME", str(tmp_path / "thresher-home"))
+    monkeypatch.setenv("THRESHER_MEANING_ENABLED", "false")  # its tests enable it; the others would load the models
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_short_ids_are_unique() -> None:
 
 def test_search_results_have_stable_json_keys() -> None:
     value = search_result_value(SearchResults("jwt", (session(),), 1, excluded={"recall": 2}))
-    assert value.keys() == {"query", "sessions", "total", "page", "has_more", "excluded"}
+    assert value.keys() == {"query", "sessions", "total", "page", "has_more", "excluded", "indexed_share"}
     facts = {"id", "agent", "project", "branch", "title", "file", "line", "score", "matches", "time"}
     assert value["sessions"][0].keys() == facts | {
         "family",
@@ -269,10 +269,24 @@ def test_a_sync_reports_expired_sessions() -> None:
     value = sync_report_value(report, NO_SIZES, {"": 60, "sub-agent": 30, "short": 10})
     files = {"new", "grown", "rewritten", "unchanged", "missing", "unrecognized", "failed"}
     assert value.keys() == files | {
-        "messages", "expired", "skipped_forgotten", "seconds", "busy", "sizes", "excluded_texts"
+        "messages", "expired", "skipped_forgotten", "seconds", "busy", "indexed_share", "sizes", "excluded_texts"
     }  # fmt: skip
     assert value["expired"] == 3
     assert value["excluded_texts"] == {"by_reason": {"sub-agent": 30, "short": 10}, "total": 100, "share": 0.4}
+
+
+@pytest.mark.usefixtures("home")
+def test_a_search_in_an_incomplete_index_says_which_share_it_has() -> None:
+    checks = iter([False, True])
+    share = Memory().sync(stop=lambda: next(checks)).indexed
+    assert 0 < share < 1
+    said = f"{int(100 * share)}% of the sessions on disk are indexed so far, the newest first; `thresher sync` indexes"
+    assert said in run("search", "--no-sync", "receipt").stdout
+    assert said in run("search", "--no-sync", "zyzzyva").stdout
+    assert run_json("search", "--no-sync", "receipt")["indexed_share"] == pytest.approx(share, abs=1e-5)
+    assert "are indexed so far" not in run("search", "receipt").stdout
+    assert run_json("search", "receipt")["indexed_share"] == 1
+    assert run_json("sync")["indexed_share"] == 1
 
 
 @pytest.mark.usefixtures("home")

@@ -111,6 +111,7 @@ def _arguments(session: Path, folder: Path) -> dict[str, list[list[str]]]:
         "mcp": [["--help"]],
         "proxy": [["--help"], ["--upstream", EVIL]],
         "sync": [source],
+        "annotate": [["--dry-run", *source]],
         "forget": [[ID[:4], "--dry-run"], ["x" + EVIL], [ID[:4], "--yes"]],
     }  # fmt: skip
 

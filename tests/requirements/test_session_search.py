@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archived import Chat, archive, hit_texts, numbers, open_memory, session_id, talk
 
 from command_line import run, run_json
+from requirements.archived import Chat, archive, hit_texts, numbers, open_memory, session_id, talk
 
 QUINCE = "Where did we plant the quince tree?"
 

@@ -16,6 +16,7 @@ import pytest
 from thresher.budget import restore
 from thresher.budget.presets import PRESETS
 from thresher.errors import OptionError
+from thresher.memory import Memory
 from thresher.render.agent_view import estimate_text_tokens
 from thresher.samples import write_samples
 from thresher.serve.caller import CallerHints, SessionNotWrittenError
@@ -72,6 +73,19 @@ def test_a_search_finds_the_right_session_and_names_the_next_call(tools: McpTool
     assert "floats" in recalled
     assert "Not in this session" in tools.recall(SHOP, "which zeppelin crossed the ocean in winter?")
     assert "No session matches" in tools.search_sessions("zeppelin zyzzyva")
+
+
+def test_a_search_during_a_long_sync_says_which_share_is_indexed(tmp_path: Path) -> None:
+    for number in (1, 2):
+        _write(tmp_path / "s", number, ("user", f"Paint till {number} green, please."))
+    checks = iter([False, True])
+    Memory(sources=[tmp_path / "s"], discover=False).sync(stop=lambda: next(checks))
+    tools = _own(tmp_path / "s", project="/elsewhere")
+    tools.close()  # no further sync
+    said = "50% of the sessions on disk are indexed so far, the newest first"
+    assert f"1 session found; {said}" in tools.search_sessions("green")
+    assert f"No session matches; {said}" in tools.search_sessions("zyzzyva")
+    assert "indexed" not in _own(tmp_path / "s", project="/elsewhere").search_sessions("green")
 
 
 def test_a_sub_agent_gets_the_context_of_its_parent(tools: McpTools) -> None:

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
+from small_sessions import agent, call, everything, history, human, result, step
+
+import thresher as th
 from model_server import (
     Deed,
     ModelServer,
@@ -21,10 +25,6 @@ from model_server import (
     sends,
     stalls,
 )
-from msgspec import structs
-from small_sessions import agent, call, everything, history, human, result, step
-
-import thresher as th
 from strategies import histories
 from thresher.edits import Plan, Summarize, apply, get_placeholder_id
 from thresher.edits.placeholder import format_summary

@@ -38,6 +38,8 @@ IGNORED_VARIABLES = frozenset({"PRESERVE_CONTEXT", "COMPACT_MODE"})
 """Variables that are accepted for compatibility and have no effect."""
 NON_OPTION_VARIABLES = frozenset({"HOME", "MAX_UNPACKED_MB", "MODELS", "RETENTION", "TEST_PROFILE", "UPDATE_GOLDEN"})
 """Variables that have one of the prefixes but do not set an option."""
+MODEL_PREFIXES = ("MEANING_", "ANNOTATE_")
+"""Prefixes of variables that configure models of the memory (`thresher.memory.model_endpoints`)."""
 SETTINGS_FILE = "thresher.toml"
 TABLE_OPTIONS = ("policies", "presets", "thresholds")
 THRESHOLD_TYPES = get_type_hints(Thresholds)
@@ -216,7 +218,7 @@ def _load_environment(settings: Settings, environment: Mapping[str, str]) -> Set
     thresholds = dict(settings.thresholds)
     for prefix in ENVIRONMENT_PREFIXES:
         for key, value in environment.items():
-            if not key.startswith(prefix) or not value.strip():
+            if not key.startswith(prefix) or not value.strip() or key[len(prefix) :].startswith(MODEL_PREFIXES):
                 continue
             short = ENVIRONMENT_ALIASES.get(key[len(prefix) :], key[len(prefix) :])
             name = short.lower()

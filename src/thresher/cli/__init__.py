@@ -41,6 +41,7 @@ COMMAND_GROUPS = {
     },
     "Maintain the archive": {
         "sync": "Update the archive and the search index.",
+        "annotate": "Let a model describe past sessions for the search.",
         "forget": "Delete sessions from the archive for good.",
     },
 }

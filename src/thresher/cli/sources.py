@@ -1,5 +1,6 @@
 """Lookup of sessions: in the agents' folders, in `--source` paths, and in the archive."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from shlex import quote
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SLOW_SYNC_SECONDS = 2.0
 """Maximum duration of a silent sync. A longer one reports how many messages it read."""
+SEARCH_SYNC_SECONDS = 2.5
+"""Time that a command may read new sessions before it answers. The rest is left to `thresher sync` and the servers."""
 MAX_LISTED_IDS = 10
 FILE_SUFFIXES = {".json", ".jsonl", ".md", ".traj", ".db", ".sqlite", ".sqlite3", ".gz", ".zst", ".txt"}
 """Suffixes of files. A reference with one of them is a path, not the start of a session id."""
@@ -89,14 +92,21 @@ def _missing_file_error(path: Path) -> ReadError:
     )
 
 
-def sync_before_search(memory: "Memory") -> None:
-    """Read new messages before a search, and warn about anything that the search may miss."""
+def stop_after(seconds: float) -> Callable[[], bool]:
+    """Return a function that returns True when this time is over."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() >= end
+
+
+def sync_before_search(memory: "Memory", stop: Callable[[], bool] | None = None) -> None:
+    """Read new messages before a search, for a short time, and warn about anything that the search may miss."""
     with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
-        report, notes = memory.refresh(progress=progress)
+        report, notes = memory.refresh(progress=progress, stop=stop or stop_after(SEARCH_SYNC_SECONDS))
     for note in notes:
         warn(f"thresher: {note}")
     if report.seconds > SLOW_SYNC_SECONDS:
-        warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s")
+        rest = "; `thresher sync` reads the rest" if report.indexed < 1 else ""
+        warn(f"read {report.messages:,} new messages in {report.seconds:.1f} s{rest}")
     if report.forgotten:
         warn(f"forgot {plural(report.forgotten, 'session')} beyond the retention period")
     if report.failed:

@@ -3,19 +3,29 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 
 from msgspec import structs
 
 from thresher.errors import OptionError
-from thresher.memory.archive.protocol import Archive
+from thresher.memory.archive.protocol import Archive, SessionFilter
 from thresher.memory.archive.sqlite import SqliteArchive
 from thresher.memory.index.tokenizer import tokenize_words
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.session_redaction import redact_session
 from thresher.memory.ingest.sync import sync_sources
-from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport, to_storable_text
+from thresher.memory.meaning import forget_vectors, open_meaning_index
+from thresher.memory.records import (
+    ArchivedSession,
+    MemorySizes,
+    Progress,
+    Stop,
+    SyncReport,
+    never_stop,
+    to_storable_text,
+)
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.combined_score import MeaningScorer
 from thresher.memory.search.query import (
@@ -35,6 +45,9 @@ from thresher.store.sqlite import content_store_in
 from thresher.transcripts import discover, files_below
 
 if TYPE_CHECKING:
+    from thresher.memory.annotate import Annotator
+    from thresher.memory.meaning.building import BuildReport
+    from thresher.memory.meaning.meaning_index import MeaningIndex
     from thresher.summarize.endpoint import Endpoint
 
 RETENTION_SLACK = 0.1
@@ -45,6 +58,8 @@ MAX_RELATED_WORDS = 24
 
 
 BUSY_NOTE = "another sync is running; the newest turns may be missing"
+AfterIndex = Callable[[SessionStore, Stop], None]
+"""Callback with more work on the archived sessions. It gets the store, and a function that says when to stop."""
 
 
 class RefreshOutcome(NamedTuple):
@@ -61,8 +76,9 @@ class Memory:
     file or in any implementation of `Archive`; the search index stays in `home`. `sources` are additional files and
     folders to read. `discover=False` skips the agents' own folders. `retention` limits how long a session is kept
     after its end ("365d", "2 years"; default: `THRESHER_RETENTION`, or no limit). With `project_root`, only the
-    sessions whose project is this folder or below it are visible. `meaning` improves the order of search results by
-    comparing meanings, not only words. Nothing is written outside `home` and the archive.
+    sessions whose project is this folder or below it are visible. With the extra `meaning`, searches also compare
+    meanings, not only words; `meaning` replaces the built-in scorer by another one, and False disables it. Nothing is
+    written outside `home` and the archive.
     """
 
     def __init__(
@@ -74,7 +90,7 @@ class Memory:
         discover: bool = True,
         retention: str | None = None,
         project_root: str | os.PathLike[str] = "",
-        meaning: MeaningScorer | None = None,
+        meaning: MeaningScorer | Literal[False] | None = None,
     ) -> None:
         if isinstance(archive, str | os.PathLike):
             archive = SqliteArchive(Path(archive))
@@ -86,7 +102,15 @@ class Memory:
         self._sources = [Path(source) for source in sources]
         self._discover = discover
         self._retention = retention
-        self._meaning = meaning
+        self._home = None if home is None else Path(home)
+        self._scorer = meaning
+        self.after_index: list[AfterIndex] = [self._build_vectors_after_index]
+        """Functions that each sync calls when the search index is complete, with the write lock released."""
+
+    @cached_property
+    def meaning(self) -> "MeaningIndex | None":
+        """The vectors for the search by meaning; None without the extra `meaning`."""
+        return open_meaning_index(self.store, self._home) if self._scorer is None else None
 
     def sync(
         self,
@@ -94,26 +118,49 @@ class Memory:
         progress: Callable[[int, int], None] | None = None,
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
+        stop: Stop = never_stop,
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
         Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
-        `wait` is false, return a report with `busy` set.
+        `wait` is false, return a report with `busy` set. When `stop` returns True, keep what is done: the newest
+        sessions are read first, `indexed` of the report is the share that is done, and the next sync reads the rest.
+        With the extra `meaning`, a complete sync also builds the missing vectors.
         """
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
             files += ((location.format, location.path) for location in discover())
         files += ((None, path) for source in self._sources for path in files_below(source))
-        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting)
-        return report if report.busy else report._replace(forgotten=self._expire(wait=wait))
+        report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting, stop=stop)
+        if report.busy or report.indexed < 1:
+            return report
+        report = report._replace(forgotten=self._expire(wait=wait))
+        for work in self.after_index:
+            work(self.store, stop)
+        return report
 
-    def refresh(self, *, progress: Callable[[int, int], None] | None = None) -> RefreshOutcome:
-        """Sync before a search, without waiting for another sync.
+    def annotator(self) -> "Annotator":
+        """Return the writer of annotations; raise `OptionError` if no model is configured."""
+        from thresher.memory.annotate import Annotator  # noqa: PLC0415 - rarely used
+
+        return Annotator(self.store, self._home)
+
+    def build_vectors(
+        self, *, progress: "Callable[[str], Progress | None] | None" = None, stop: Stop = never_stop
+    ) -> "list[BuildReport]":
+        """Build the missing vectors of each model; `progress` returns a callback by the model's name."""
+        return self.meaning.build(progress, stop) if self.meaning is not None else []
+
+    def _build_vectors_after_index(self, _store: SessionStore, stop: Stop) -> None:
+        self.build_vectors(stop=stop)
+
+    def refresh(self, *, progress: Callable[[int, int], None] | None = None, stop: Stop = never_stop) -> RefreshOutcome:
+        """Sync before a search, without waiting for another sync, until it is complete or `stop` returns True.
 
         A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
-            report = self.sync(progress=progress, wait=False)
+            report = self.sync(progress=progress, wait=False, stop=stop)
         except StoreError as error:
             return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
@@ -149,7 +196,10 @@ class Memory:
             if not is_ours or not sessions:
                 return 0
             self.removed_text.forget(part for session in sessions for part in self._parts(session))
-            return self.store.forget([session.key for session in sessions], progress, for_good=for_good)
+            count = self.store.forget([session.key for session in sessions], progress, for_good=for_good)
+            forget_vectors(self.store)
+            self.store.annotations.keep_sessions(self.store.archive.find_keys(SessionFilter()))
+            return count
 
     def _parts(self, session: ArchivedSession) -> Iterator[Part]:
         """Yield everything of a session that the content store may hold, also in its redacted form."""
@@ -200,14 +250,22 @@ class Memory:
             notes = self.refresh().notes  # rebuilds the index
             results = self._search(query, view)
         text = words if isinstance(words, str) else query.words
-        return structs.replace(results, query=text, notes=(*notes, *results.notes))
+        indexed = self.store.indexed_share()
+        return structs.replace(results, query=text, notes=(*notes, *results.notes), indexed=indexed)
 
     def _search(self, query: Query, view: SearchView) -> SearchResults:
         if not query.regex:
-            return search_archive(self.store, query, view, meaning=self._meaning)
+            return self._search_words(query, view)
         from thresher.memory.search.regex_search import search_by_regex  # noqa: PLC0415 - rarely used
 
         return search_by_regex(self.store, query, view)
+
+    def _search_words(self, query: Query, view: SearchView) -> SearchResults:
+        if self.meaning is None:
+            return search_archive(self.store, query, view, meaning=self._scorer or None)
+        own_scorer = self.meaning.question_scorer()
+        results = search_archive(self.store, query, view, meaning=own_scorer)
+        return structs.replace(results, notes=(*results.notes, *own_scorer.notes))
 
     def related(
         self, history: History | Session, *, sessions: int = 5, sync: bool = True, current: str = ""

@@ -18,7 +18,9 @@ EXCLUSION_REASONS: tuple[ExclusionReason, ...] = get_args(ExclusionReason)
 """All exclusion reasons. The index stores a reason or a role by its position in `EXCLUSION_REASONS` or `ROLES`, so
 append new values at the end."""
 
-TextKind = Literal["human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits"]
+TextKind = Literal[
+    "human", "agent", "thinking", "summary", "input", "commands", "output", "title", "edits", "annotation"
+]
 TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
 """All kinds of index documents. The index stores a kind by its position here, so append new values at the end."""
 
@@ -32,6 +34,8 @@ MESSAGES_PER_BLOCK = 64
 """Number of messages that the archive stores and replaces as one block."""
 Progress = Callable[[int, int], None]
 """Callback that receives the amount done and the total."""
+Stop = Callable[[], bool]
+"""Callback that returns True when long work should stop and leave the rest to the next run."""
 
 
 class FileStat(NamedTuple):
@@ -59,6 +63,11 @@ class SourceRecord(NamedTuple):
     """Reason why the file could not be read."""
     whole: str = ""
     """Main file with which this file is read; empty if this is a main file."""
+
+
+def never_stop() -> bool:
+    """Return False: do all the work."""
+    return False
 
 
 def to_storable_text(text: str) -> str:
@@ -127,3 +136,5 @@ class SyncReport(NamedTuple):
     """Number of sessions that were removed because they exceeded the retention period."""
     forgotten_again: int = 0
     """Number of forgotten sessions that the sync found in files and skipped."""
+    indexed: float = 1.0
+    """Share of the session files on disk, by size, that the index contains; below 1 if the sync stopped early."""

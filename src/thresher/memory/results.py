@@ -77,6 +77,8 @@ class SearchResults(Struct, frozen=True):
     """Number of excluded matches by reason."""
     notes: tuple[str, ...] = ()
     """Notes for the user, for example that another sync is running or that a query word is in no text."""
+    indexed: float = 1.0
+    """Share of the session files on disk, by size, that the index contained: below 1 during the first build."""
 
 
 class Excerpt(SearchHit, frozen=True):

@@ -8,39 +8,37 @@ stores its own position, and the next run adds the missing blocks from the archi
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import blake2b
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from thresher.memory.annotation_file import AnnotationFile
 from thresher.memory.archive import placement
-from thresher.memory.archive.block_codec import decode_problems, flatten_messages
+from thresher.memory.archive.block_codec import decode_problems
 from thresher.memory.archive.placement import MessageReader, PlacedSession, SessionName, StoredDigests
-from thresher.memory.archive.protocol import Archive, BlockRow, SessionFilter
+from thresher.memory.archive.protocol import Archive, SessionFilter
 from thresher.memory.archive.sqlite import ARCHIVE_FILE, SqliteArchive
+from thresher.memory.index.commit_pace import COMMIT_SIZES, CommitPace, CommitSizes
 from thresher.memory.index.documents import DOCUMENT_VERSION
+from thresher.memory.index.share import read_share, write_share
 from thresher.memory.index.tantivy_index import TantivyIndex, remove_index
-from thresher.memory.ingest.document_builder import attribute_session, build_documents, build_title_document
+from thresher.memory.ingest.document_builder import build_annotation_documents, build_title_document
 from thresher.memory.ingest.extract import PreparedSession
-from thresher.memory.records import MESSAGES_PER_BLOCK, ArchivedSession, MemorySizes, Progress, SourceRecord
+from thresher.memory.ingest.stored_blocks import index_step, index_stored_blocks, split_into_steps
+from thresher.memory.records import (
+    MESSAGES_PER_BLOCK,
+    ArchivedSession,
+    MemorySizes,
+    Progress,
+    SourceRecord,
+    Stop,
+    never_stop,
+)
 from thresher.model import Message, Problem, Session
 from thresher.store.errors import StoreError
 from thresher.store.home import get_data_folder
 
 MEMORY_FOLDER = "memory"
 INDEX_FOLDER = "index"
-
-
-class CommitSizes(NamedTuple):
-    """Number of characters to index between two commits of the index.
-
-    The number doubles after each commit, from `first` up to `last`. So the first (newest) sessions are searchable soon.
-    """
-
-    first: int = 25_000_000
-    last: int = 1_000_000_000
-
-
-COMMIT_SIZES = CommitSizes()
 
 
 class IngestCounts(NamedTuple):
@@ -76,13 +74,19 @@ class SessionStore:
         other = blake2b(self.archive.name.encode(), digest_size=8).hexdigest()
         is_local = self.archive.name == local.name
         self.index_folder = self.folder / (INDEX_FOLDER if is_local else f"{INDEX_FOLDER}-{other}")
+        self.annotations = AnnotationFile(
+            self.index_folder.with_name(self.index_folder.name.replace(INDEX_FOLDER, "annotations", 1) + ".sqlite3")
+        )
         self._index: TantivyIndex | None = None
         self._document_version, self._index_type = document_version, index_type
         self._expected_size = 0
-        self._since_commit = 0
-        self._commit_after, self._commit_most = commit_sizes
+        self._pace = CommitPace(commit_sizes)
         self._is_caught_up = False
         """True if the index writer has every block that the archive contained before this lease."""
+        self.share = 1.0
+        """Share of the sessions on disk, by size, that the archive contains. A sync updates it."""
+        self._archive_share = 1.0
+        """Share of the archive's blocks that the index writer has."""
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -97,6 +101,7 @@ class SessionStore:
         """
         with self.archive.lease(wait=wait, on_wait=waiting) as is_held:
             self._expected_size = size
+            self._pace.restart()
             try:
                 yield is_held
             finally:
@@ -135,7 +140,7 @@ class SessionStore:
         grown: bool,
         same: Collection[str],
     ) -> IngestCounts:
-        index = self._writable_index()
+        index = self._begin_recording()
         keys: dict[int, int] = {}
         forgotten: set[int] = set()
         new_messages = 0
@@ -160,9 +165,8 @@ class SessionStore:
             self.archive.put_sources([known, *parts])
             if forgotten and not keys:
                 placement.hide_sources(self.archive, [known.path])
-        if self._since_commit > self._commit_after:
+        if self._pace.is_due:
             self._commit(index)
-            self._commit_after = min(2 * self._commit_after, self._commit_most)
         return IngestCounts(new_messages, len(forgotten))
 
     def _discard_index(self) -> None:
@@ -177,9 +181,9 @@ class SessionStore:
             index.add_documents(placed.key, block, prepared.documents.get(number, ()))
         unprepared = [(number, block) for number, block in placed.blocks if number not in prepared.documents]
         if unprepared:  # the block was stored when the worker prepared this file, and was removed since
-            self._index_stored_blocks(index, placed.key, unprepared)
+            index_stored_blocks(self.archive, index, placed.key, unprepared)
         if placed.blocks:
-            self._since_commit += prepared.encoded.text_size
+            self._pace.add(prepared.encoded.text_size)
 
     def forget(self, keys: Iterable[int], progress: Progress | None = None, *, for_good: bool = True) -> int:
         """Remove sessions and their sub-agents; return their number. The caller must hold the write lock.
@@ -218,16 +222,34 @@ class SessionStore:
             new = self.archive.find_blocks(after=state.last_block)
             return bool(new or self.archive.tombstones(state.last_tombstone))
 
-    def refresh_index(self, progress: Progress | None = None) -> None:
-        """Update the index from the archive; rebuild it if it is missing or damaged.
+    def indexed_share(self) -> float:
+        """Return the share of the sessions on disk, by size, that the index contains: 1 after a complete sync."""
+        if not self.archive.exists():
+            return 1.0
+        if self.open_index() is not None:
+            return read_share(self.index_folder)
+        return 0.0 if self.archive.find_keys(SessionFilter()) else 1.0
 
-        The caller must hold the write lock.
+    def save_share(self) -> None:
+        """Store the current share, which may have changed without a change of the index."""
+        if self.open_index() is not None:
+            write_share(self.index_folder, self.share)
+
+    def refresh_index(self, progress: Progress | None = None, stop: Stop = never_stop) -> bool:
+        """Update the index from the archive, and rebuild it if it is missing or damaged; return whether it is complete.
+
+        The caller must hold the write lock. When `stop` returns True, keep what is done; the next call resumes.
         """
-        if self.is_index_behind():
-            index = self.open_index()
-            if index is not None and self._is_damaged(index):
-                index.mark_damaged()
-            self._commit(self._writable_index(progress))
+        if not self.is_index_behind():
+            return True
+        index = self.open_index()
+        if index is not None and self._is_damaged(index):
+            index.mark_damaged()
+        if index is None or not self._is_caught_up:
+            index = self._open_for_writing(self.open_index())
+            self._is_caught_up = self._catch_up(index, progress, stop)
+        self._commit(index)
+        return self._is_caught_up
 
     def _is_damaged(self, index: TantivyIndex) -> bool:
         """Verify an index, but not while this lease writes to it, since merges replace its files."""
@@ -236,14 +258,13 @@ class SessionStore:
     def _index_name(self) -> str:
         return f"{self.archive.generation()} {self._document_version}"
 
-    def _writable_index(self, progress: Progress | None = None) -> TantivyIndex:
+    def _begin_recording(self) -> TantivyIndex:
         """Return the index, open for writing, with every block that the archive has."""
         index = self.open_index()
         if index is not None and self._is_caught_up:
             return index
         index = self._open_for_writing(index)
-        self._catch_up(index, self.archive.find_blocks(after=index.read_state().last_block), progress)
-        self._is_caught_up = True
+        self._is_caught_up = self._catch_up(index)
         return index
 
     def _open_for_writing(self, index: TantivyIndex | None) -> TantivyIndex:
@@ -260,22 +281,23 @@ class SessionStore:
         missing = self.archive.find_blocks(after=index.read_state().last_block)
         index.begin_writing(self._expected_size or len(missing) * MESSAGES_PER_BLOCK * 1000)
 
-    def _catch_up(self, index: TantivyIndex, missing: Sequence[BlockRow], progress: Progress | None) -> None:
-        """Add missing blocks from the archive to the index."""
-        done = 0
-        for key, rows in groupby(missing, key=lambda row: row.session):
-            blocks = [(row.number, row.id) for row in rows]
-            self._index_stored_blocks(index, key, blocks)
-            done += len(blocks)
+    def _catch_up(self, index: TantivyIndex, progress: Progress | None = None, stop: Stop = never_stop) -> bool:
+        """Add missing blocks from the archive to the index; return False if it stopped early."""
+        missing = self.archive.find_blocks(after=index.read_state().last_block)
+        total = len(self.archive.find_blocks()) if missing else 1
+        left = len(missing)
+        for step in split_into_steps(missing):
+            self._archive_share = (total - left) / total
+            if stop():
+                return False
+            if self._pace.is_due:
+                self._commit(index)
+            self._pace.add(index_step(self.archive, index, step))
+            left -= len(step)
             if progress is not None:
-                progress(done, len(missing))
-
-    def _index_stored_blocks(self, index: TantivyIndex, key: int, blocks: Iterable[tuple[int, int]]) -> None:
-        """Read blocks of a session from the archive, by number and id, and add them to the index."""
-        facts, session = placement.read_session(self.archive, key, children=False)
-        messages, attributed = flatten_messages(session), attribute_session(session)
-        for number, block in blocks:
-            index.add_documents(key, block, build_documents(messages, attributed, number, made_by=facts.made_by))
+                progress(len(missing) - left, len(missing))
+        self._archive_share = 1.0
+        return True
 
     def _commit(self, index: TantivyIndex) -> None:
         """Commit the archive, then the index."""
@@ -287,13 +309,25 @@ class SessionStore:
         for block in blocks | {-row.key for row in rows}:
             index.remove_block(block)
         for row in rows:
-            index.add_documents(row.key, -row.key, [build_title_document(row.session)])
+            annotations = build_annotation_documents(self.annotations.read(row.key))
+            index.add_documents(row.key, -row.key, [build_title_document(row.session), *annotations])
         self.archive.flush()
         position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)
+        write_share(self.index_folder, self.share * self._archive_share)
         self.archive.clear_tombstones(position)
         self.archive.flush()
-        self._since_commit = 0
+        self._pace.record_commit()
+
+    def reindex_annotations(self, keys: Iterable[int]) -> None:
+        """Index the annotations of these sessions again, together with their titles."""
+        tombstones = [-key for key in keys]
+        if not tombstones:
+            return
+        with self.write_lease():
+            with self.archive.transaction():
+                self.archive.add_tombstones(tombstones)
+            self.refresh_index()
 
     # --- reading -------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ _LABELS = {
     "agent": "asst",
     "thinking": "think",
     "summary": "sum",
+    "annotation": "note",
     "input": "call",
     "commands": "run",
     "edits": "edit",
@@ -58,6 +59,7 @@ _SYNC_KEYS = {
     "foreign": "unrecognized",
     "forgotten": "expired",
     "forgotten_again": "skipped_forgotten",
+    "indexed": "indexed_share",
 }
 _ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
 """JSON keys of fields whose names come from archive columns."""
@@ -108,7 +110,7 @@ def search_result_blocks(
 
 def no_result_lines(results: SearchResults, sizes: MemorySizes, *, program: str = "thresher") -> Iterator[StyledLine]:
     """Render suggestions for a search without results."""
-    if not sizes.sessions:
+    if not sizes.sessions and results.indexed == 1:
         yield _styled_line("The archive is empty: no sessions were found on this machine.", "bold")
         yield _styled_line(
             f"To search other folders: {program} search WORDS… --source PATH. To try samples: {program} demo"
@@ -116,6 +118,7 @@ def no_result_lines(results: SearchResults, sizes: MemorySizes, *, program: str 
         return
     archived = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
     yield _styled_line(f"No matches in {archived}.", "bold")
+    yield from _share_lines(results)
     suggestions = [
         "other words, or a prefix: migrat*",
         "fewer filters (--require, --project, --since, --role, …)",
@@ -170,12 +173,24 @@ def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
     yield " …" if hit.cut[1] else "", "dim"
 
 
+def format_share(indexed: float) -> str:
+    """Describe an incomplete index."""
+    percent = f"{int(100 * indexed)}%" if indexed >= 0.01 else "less than 1%"  # rounding down: never 100 %
+    return f"{percent} of the sessions on disk are indexed so far, the newest first"
+
+
+def _share_lines(results: SearchResults) -> Iterator[StyledLine]:
+    if results.indexed < 1:
+        yield _styled_line(f"{format_share(results.indexed)}; `thresher sync` indexes the rest", "yellow")
+
+
 def search_summary_lines(results: SearchResults, *, following: str = "", more: str = "") -> Iterator[StyledLine]:
     """Render the totals and exclusions, and the command for the next page or for `more`."""
     shown = len(results.sessions)
     where = "shown" if more else f"on page {results.page}"
     page = f" ({shown} {where})" if shown < results.found else ""
     yield _styled_line(f"Found matches in {plural(results.found, 'session')}{page}", "bold")
+    yield from _share_lines(results)
     yield from _excluded_count_lines(results.excluded)
     if following:
         yield _command_line("next:  ", following, lead="")
@@ -197,6 +212,7 @@ def search_result_value(results: SearchResults) -> dict[str, Any]:
         "total": results.found,
         "page": results.page,
         "has_more": results.more,
+        "indexed_share": results.indexed,
         "excluded": dict(results.excluded),
     }
 
@@ -295,6 +311,8 @@ def sync_report_lines(report: SyncReport, sizes: MemorySizes, excluded: Mapping[
         remaining = report.forgotten_again
         summary += [f"{plural(remaining, 'session')} in these files remain forgotten"] if remaining else []
         yield _styled_line("; ".join([plural(report.messages, "new message"), *summary]))
+    if report.indexed < 1:
+        yield _styled_line(format_share(report.indexed), "yellow")
     archived = f"{plural(sizes.messages, 'message')} of {plural(sizes.sessions, 'session')}"
     text, archive, index = map(format_byte_size, (sizes.text, sizes.archive, sizes.index))
     yield _styled_line(f"Archived: {archived}; text {text}, archive {archive}, index {index}")

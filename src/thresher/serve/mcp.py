@@ -244,4 +244,7 @@ def _file_tools(tools: McpTools) -> list[tuple[Callable[..., str], str]]:
 
 def serve_mcp_stdio(tools: McpTools) -> None:
     """Serve one client on standard input and output until it disconnects."""
-    build_mcp_server(tools).run()
+    try:
+        build_mcp_server(tools).run()
+    finally:
+        tools.close()

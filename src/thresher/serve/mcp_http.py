@@ -74,7 +74,10 @@ def build_http_server(tools: McpTools, options: HttpServerOptions) -> uvicorn.Se
 
 def serve_mcp_http(tools: McpTools, options: HttpServerOptions) -> None:
     """Serve over HTTP until the process is stopped."""
-    build_http_server(tools, options).run()
+    try:
+        build_http_server(tools, options).run()
+    finally:
+        tools.close()
 
 
 def build_deadline_protocol(request_seconds: float) -> type[H11Protocol]:

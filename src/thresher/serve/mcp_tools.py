@@ -1,8 +1,9 @@
 """The tools of the MCP server, independent of the protocol: methods that return text within a token limit.
 
-Each call first syncs the new messages on disk, so a running conversation is complete up to its last turn. One thread
-syncs at a time. If a sync takes long, as the first one does, other calls answer from the messages that are already in
-the archive. Parsed sessions stay cached until they change, so a parent that starts ten sub-agents is parsed once.
+Each call first syncs the new messages on disk, so a running conversation is complete up to its last turn. If that takes
+long, as the first sync does, it continues in the background, the call answers from the messages that are already in the
+archive, and a search says which share of the sessions is indexed. Parsed sessions stay cached until they change, so a
+parent that starts ten sub-agents is parsed once.
 
 All answers are redacted.
 """
@@ -23,6 +24,7 @@ from thresher.budget.settings import load_settings
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.errors import BudgetError, OptionError, ThresherError
 from thresher.memory import Memory
+from thresher.memory.background_sync import BackgroundSync
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.ingest.session_redaction import RedactedSession, redact_session
 from thresher.memory.records import ArchivedSession
@@ -39,6 +41,7 @@ from thresher.render.agent_view import (
     take_fitting_entries,
     truncate_to_tokens,
 )
+from thresher.render.memory import format_share
 from thresher.render.session_names import shorten_session_ids
 from thresher.render.text import format_count, plural, shorten
 from thresher.serve.caller import Caller, CallerHints, SessionNotWrittenError, find_caller
@@ -51,8 +54,8 @@ from thresher.store.sqlite import content_store_in
 
 CALLER_WAIT_SECONDS, CALLER_POLL_SECONDS = 2.0, 0.1
 """Seconds to wait for a named conversation, and seconds between two attempts to find it."""
-SYNC_WAIT_SECONDS = 2.0
-"""Seconds that a call waits for the sync of another call."""
+SYNC_WAIT_SECONDS = 4.0
+"""Seconds that a call waits for a sync."""
 MAX_CACHED_SESSIONS = 8
 """Maximum number of parsed sessions in the cache."""
 MIN_ANSWER_TOKENS, MAX_ANSWER_TOKENS = 200, 200_000
@@ -89,22 +92,21 @@ class McpTools:
         self._memory_options: dict[str, Any] = {"home": home, "sources": sources, "discover": discover}
         self._session, self._project = session, project or str(Path.cwd())
         self._environment = os.environ if environment is None else environment
-        self._sync_memory = Memory(**self._memory_options)
+        self._sync = BackgroundSync(Memory(**self._memory_options))
         self._project_root = self._project if only_project else ""
-        self._sync_lock = threading.Lock()
         self._local = threading.local()
         # The tools are read-only: what `get_context` removes stays in memory, where `restore` finds it.
         self._store = OverlayContentStore(_open_content_store(home, only_project=only_project))
         self._cache_lock = threading.Lock()
         self._session_cache: OrderedDict[int, tuple[object, RedactedSession]] = OrderedDict()
 
+    def close(self) -> None:
+        """Stop a sync in the background."""
+        self._sync.close()
+
     def _synced_memory(self) -> Memory:
-        """Return this thread's memory after a sync; skip the sync if another thread's sync takes too long."""
-        if self._sync_lock.acquire(timeout=SYNC_WAIT_SECONDS):
-            try:
-                self._sync_memory.refresh()
-            finally:
-                self._sync_lock.release()
+        """Return this thread's memory after a sync; if the sync takes too long, let it continue in the background."""
+        self._sync.refresh(SYNC_WAIT_SECONDS)
         return self._thread_memory()
 
     def _thread_memory(self) -> Memory:
@@ -208,9 +210,10 @@ class McpTools:
         filters = {name: value for name, value in filters.items() if value}
         current = self._calling_session_id(hints)
         answer = memory.search(query, sync=False, messages=3, page=page, current=current, **filters)
+        share = "" if answer.indexed == 1 else f"; {format_share(answer.indexed)}"
         if not answer.sessions:
             advice = "other words, fewer filters, or recall() in a session you know"
-            return f"No session matches. Try {advice}."
+            return f"No session matches{share}. Try {advice}."
         room = max_tokens - FENCE_TOKENS - 60
         entries, missing = take_fitting_entries(search_result_entries(answer), room)
         first = answer.sessions[0]
@@ -221,7 +224,7 @@ class McpTools:
         body = truncate_to_tokens("\n".join(entries), room, "use a higher max_tokens")
         return "\n".join(
             [
-                f"{plural(answer.found, 'session')} found{rest}{next_page}",
+                f"{plural(answer.found, 'session')} found{rest}{next_page}{share}",
                 fence_recalled_text(
                     "\n".join([body, *(redact(note) for note in answer.notes)]),
                     [session.id for session in answer.sessions[: len(entries)]],

@@ -21,3 +21,12 @@ def create_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     with suppress(PermissionError):  # another user owns the folder and its permissions
         folder.chmod(0o700)
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Replace a file in one step; only the user can read it."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    new.replace(path)

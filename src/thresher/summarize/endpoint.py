@@ -10,10 +10,10 @@ Redirects are not followed, because they would forward the key.
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from time import sleep
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from thresher.errors import OptionError, ThresherError
 from thresher.model.jsontext import dump_json, load_json
@@ -22,6 +22,7 @@ from thresher.model.text import clip, to_printable_line
 if TYPE_CHECKING:
     from thresher.summarize.http_client import HttpReply
 
+AnswerT = TypeVar("AnswerT")
 EndpointApi = Literal["openai", "anthropic"]
 KEY_VARIABLES: dict[EndpointApi, str] = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 ANTHROPIC_VERSION = "2023-06-01"
@@ -84,11 +85,14 @@ class Endpoint:
     @property
     def address(self) -> str:
         """The URL for requests."""
+        return self.address_of("/chat/completions" if self.api == "openai" else "/messages")
+
+    def address_of(self, last: str) -> str:
+        """Return the URL of an operation, whose path ends with `last`."""
         from urllib.parse import urlsplit, urlunsplit  # noqa: PLC0415 - only needed with a model
 
         parts = urlsplit(self.url)
         path = parts.path.rstrip("/")
-        last = "/chat/completions" if self.api == "openai" else "/messages"
         if not path.endswith(last):
             # A base URL with a path already contains the version of OpenAI's API; other URLs need `/v1`.
             versioned = path.endswith("/v1") or (self.api == "openai" and path)
@@ -101,6 +105,13 @@ class Endpoint:
         from urllib.parse import urlsplit  # noqa: PLC0415 - only needed with a model
 
         return urlsplit(self.url).netloc
+
+    @property
+    def is_local(self) -> bool:
+        """True if the server runs on this machine."""
+        from urllib.parse import urlsplit  # noqa: PLC0415 - only needed with a model
+
+        return (urlsplit(self.url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 def _is_number(value: object) -> bool:
@@ -128,11 +139,34 @@ def _address_problems(url: str) -> Iterator[str]:
 
 def ask_model(endpoint: Endpoint, instructions: str, text: str) -> str:
     """Return the model's answer, with retries; raise `SummaryError` if there is no usable answer."""
+    return ask_model_with_usage(endpoint, instructions, text)[0]
+
+
+def ask_model_with_usage(endpoint: Endpoint, instructions: str, text: str) -> tuple[str, dict[str, Any]]:
+    """Return the model's answer, and the usage object that the server sent with it, or an empty one."""
+    body = _body(endpoint, _replace_surrogates(instructions), _replace_surrogates(text))
+
+    def read(value: dict[str, Any], key: str) -> tuple[str, dict[str, Any]]:
+        usage = value.get("usage")
+        return _replace_surrogates(_extract_answer(endpoint, value, key)), usage if isinstance(usage, dict) else {}
+
+    return send_with_retries(endpoint, endpoint.address, body, read)
+
+
+def send_with_retries(
+    endpoint: Endpoint,
+    address: str,
+    body: Mapping[str, Any],
+    read: Callable[[dict[str, Any], str], AnswerT],
+    *,
+    max_bytes: int = MAX_REPLY_BYTES,
+) -> AnswerT:
+    """Send a request, with retries; return what `read` makes of the reply's JSON object and the key."""
     key = _read_key(endpoint)
-    body = dump_json(_body(endpoint, _replace_surrogates(instructions), _replace_surrogates(text))).encode()
+    data = dump_json(body).encode()
     for attempt in range(endpoint.retries + 1):
         try:
-            return _replace_surrogates(_extract_answer(endpoint, _send_once(endpoint, body, key), key))
+            return read(_send_once(endpoint, address, data, key, max_bytes), key)
         except SummaryError as error:
             # If the server asks to wait longer than one timeout, an earlier retry would only fail again.
             if not error.is_retryable or attempt == endpoint.retries or error.retry_after > endpoint.timeout:
@@ -171,30 +205,32 @@ def _headers(endpoint: Endpoint, key: str) -> dict[str, str]:
     return headers | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
-def _send_once(endpoint: Endpoint, body: bytes, key: str) -> "HttpReply":
-    """Send the request once; raise `SummaryError` on a timeout, a connection error or an oversized reply."""
+def _send_once(endpoint: Endpoint, address: str, body: bytes, key: str, max_bytes: int) -> dict[str, Any]:
+    """Send the request once and return the reply's JSON object; raise `SummaryError` if there is none."""
     from thresher.summarize.http_client import HttpRequestError, send_http_post  # noqa: PLC0415 - imports urllib and ssl
 
     try:
-        reply = send_http_post(
-            endpoint.address, body, _headers(endpoint, key), timeout=endpoint.timeout, max_bytes=MAX_REPLY_BYTES
-        )
+        reply = send_http_post(address, body, _headers(endpoint, key), timeout=endpoint.timeout, max_bytes=max_bytes)
     except HttpRequestError as error:
         detail = _quote_without_key(str(error), key)
     else:
         if reply.body is None:
-            raise SummaryError(f"{endpoint.host} sent more than {MAX_REPLY_BYTES:,} bytes, too much for a summary")
-        return reply
+            raise SummaryError(f"{endpoint.host} sent more than {max_bytes:,} bytes, too much for an answer")
+        return _read_object(endpoint, address, reply, key)
     # Raised outside of `except`, so that no traceback contains the request and its key.
     raise SummaryError(f"no answer from {endpoint.host}: {detail}", retryable=True)
 
 
-def _extract_answer(endpoint: Endpoint, reply: "HttpReply", key: str) -> str:
+def _read_object(endpoint: Endpoint, address: str, reply: "HttpReply", key: str) -> dict[str, Any]:
     value = _parse_json(reply.body or b"")
     if not 200 <= reply.status < 300:
         raise _build_status_error(endpoint, reply, value, key)
     if not isinstance(value, dict):
-        raise SummaryError(f"{endpoint.host} did not return a JSON object; check the URL {endpoint.address}")
+        raise SummaryError(f"{endpoint.host} did not return a JSON object; check the URL {address}")
+    return value
+
+
+def _extract_answer(endpoint: Endpoint, value: dict[str, Any], key: str) -> str:
     text, end, refusal = (_read_chat_reply if endpoint.api == "openai" else _read_anthropic_reply)(value)
     if refusal or end in ("content_filter", "refusal"):
         raise SummaryError(f"{endpoint.model} refused: {_quote_without_key(refusal, key) or end}")

@@ -5,12 +5,11 @@ archive and the document version. An index that is damaged, outdated or made for
 is rebuilt. Tantivy reports damage as an error or as a panic, which Python sees as a `BaseException`.
 """
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, wraps
+from functools import cache, lru_cache, wraps
 from hashlib import blake2b
 from pathlib import Path
 from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
@@ -27,16 +26,20 @@ from thresher.memory.index.integrity import (
     is_segment_damaged,
     read_file_stamps,
 )
+from thresher.memory.index.share import read_share
 from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer, separate_words
 from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS, TextKind
 from thresher.store.errors import StoreError
 
-HEAP = 400_000_000
+HEAP = 200_000_000
 """Memory for buffered documents while the index is written, in bytes."""
 SMALL_WRITE_BYTES = 16_000_000
-"""Upper limit of a small write. One thread with this much memory writes it, so that the documents form one segment."""
+"""Upper limit of a small write, and its memory for buffered documents."""
+THREADS = 1
+"""Number of threads that index documents. One thread keeps up with the workers; two would wait for each other."""
 STATE_FILE = "thresher.state"
-NUMBERS = ("session", "block", "kind", "reason", "derived", "role", "time")
+NUMBERS = ("session", "block", "kind", "reason", "derived", "role")
+"""Numeric fields whose exact values queries and removals select."""
 REMOVAL_ATTEMPTS = 3
 MOST_SESSIONS = 1_000_000
 MOST_PLACES = 50_000
@@ -89,7 +92,8 @@ def build_schema() -> tantivy.Schema:
         builder.add_text_field(field, tokenizer_name="raw", index_option="basic")
     for field in NUMBERS:
         builder.add_integer_field(field, indexed=True, fast=True)
-    builder.add_integer_field("at", fast=True)
+    for field in ("at", "time"):  # nearly every text has another one, so terms would be slow to write
+        builder.add_integer_field(field, fast=True)
     return builder.build()
 
 
@@ -291,9 +295,8 @@ class TantivyIndex:
         """Open a writer for about `size` bytes, and remove what an interrupted writer left."""
         if self._writer is None:
             self._last_block = self.read_state().last_block
-            is_small = size < SMALL_WRITE_BYTES
-            threads = 1 if is_small else min(4, os.cpu_count() or 1)
-            self._writer = self._inner.writer(SMALL_WRITE_BYTES if is_small else HEAP, threads)
+            memory = SMALL_WRITE_BYTES if size < SMALL_WRITE_BYTES else HEAP
+            self._writer = self._inner.writer(memory, THREADS)
             # A killed writer leaves files whose names the next writer would reuse.
             self._writer.garbage_collect_files()
             first = self._last_block + 1
@@ -328,9 +331,9 @@ class TantivyIndex:
                 path.chmod(0o600)
 
     def close(self) -> None:
-        """Close the writer: discard uncommitted changes and wait for merge threads."""
+        """Close the writer: discard uncommitted changes, and wait for merge threads if the index is complete."""
         writer, self._writer = self._writer, None
-        if writer is not None and self._is_committed:
+        if writer is not None and self._is_committed and read_share(self.folder) == 1:
             with suppress(ValueError, OSError, _PanicError), _panics_as_errors():
                 writer.wait_merging_threads()
                 files = read_file_stamps(self.folder)
@@ -358,6 +361,12 @@ def remove_index(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
+@lru_cache(maxsize=4096)
+def _path_terms(path: str) -> tuple[str, tuple[str, ...]]:
+    """Return the words and the suffixes of a path; a session touches the same paths often."""
+    return separate_words(path), tuple(path_suffixes(path))
+
+
 def _document(session: int, block: int, doc: IndexDocument) -> tantivy.Document:
     document = tantivy.Document()
     document.add_integer("session", session)
@@ -376,7 +385,8 @@ def _document(session: int, block: int, doc: IndexDocument) -> tantivy.Document:
         for subject in subjects:
             document.add_text(field, subject)
     for path in doc.paths:
-        document.add_text("paths", separate_words(path))
-        for suffix in path_suffixes(path):
+        words, suffixes = _path_terms(path)
+        document.add_text("paths", words)
+        for suffix in suffixes:
             document.add_text("file", suffix)
     return document

@@ -18,8 +18,10 @@ prompt before redaction.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import count
 
+from thresher.memory.annotation_file import Annotation
 from thresher.memory.index.documents import RECALL_REASON, CommitSubjects, IndexDocument
 from thresher.memory.index.tokenizer import separate_unspaced_scripts, separate_words
 from thresher.memory.ingest.git_commits import extract_commit_subjects
@@ -72,6 +74,12 @@ def build_title_document(facts: ArchivedSession) -> IndexDocument:
     return IndexDocument(-1, "title", [text], RECALL_REASON if facts.made_by else 0)
 
 
+def build_annotation_documents(annotations: Iterable[Annotation]) -> Iterator[IndexDocument]:
+    """Build a document for each annotation of a session, at the message with which its piece of work begins."""
+    for one in annotations:
+        yield IndexDocument(one.message, "annotation", [separate_words(one.line)], 0, role=ROLES.index("assistant"))
+
+
 def clean_title(session: Session) -> str:
     """Return a session's title without secrets and recalled text."""
     words = _ELLIPSIS.sub("", session.title).split()
@@ -117,9 +125,15 @@ def _build_message_documents(message: Message, attributed: list[AttributedText],
         next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        clean_paths = tuple(map(redact, paths))
+        clean_paths = tuple(map(_clean_path, paths))
         commits = _commits(attributed) if kind == "output" and not reason else CommitSubjects()
         yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, clean_paths, commits)
+
+
+@lru_cache(maxsize=4096)
+def _clean_path(path: str) -> str:
+    """Redact a path; a session touches the same ones often."""
+    return redact(path)
 
 
 def _commits(texts: Iterable[AttributedText]) -> CommitSubjects:

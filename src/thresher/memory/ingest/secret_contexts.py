@@ -32,6 +32,8 @@ class SecretContext(NamedTuple):
     """Lookbehinds; the pivot itself is their last character."""
     after: str
     find: Callable[[str, re.Match[str]], Iterable[SecretMatch]]
+    literal: str = ""
+    """Text that each match contains, to skip other texts fast; empty if there is only the pivot."""
 
 
 _ENDING = f"(?i:{NAME_ENDINGS})"
@@ -279,7 +281,7 @@ CONTEXTS = {
     "short_option": SecretContext("-", r"(?<=\s-)[paPw]", rf" ?[\"']?(?={_DIGIT_SOON})", _find_short_option),
     "private_key": SecretContext("-", r"(?=BEGIN)(?<=-----)", PEM_PATTERN.removeprefix("-----"), _find_private_key),
     "spoken": SecretContext(
-        "p", "", rf"assword[\"'`]?\s{{1,2}}(?:(?:is|was|to|as):?\s)?[\"'`]?(?={_DIGIT_SOON})", _find_spoken
+        "p", "", rf"assword[\"'`]?\s{{1,2}}(?:(?:is|was|to|as):?\s)?[\"'`]?(?={_DIGIT_SOON})", _find_spoken, "password"
     ),
 }
 """Contexts by name; a name is a group of the regex."""

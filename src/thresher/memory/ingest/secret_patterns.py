@@ -16,7 +16,7 @@ class SecretPattern(NamedTuple):
 
     kind: str
     leads: str
-    """Prefixes, separated by spaces. The last character of each, the pivot, should be rare in texts."""
+    """Prefixes, separated by spaces. The last character of each, the pivot, should be rare in texts or unique here."""
     tail: str
     """Regex for the text after the prefix."""
     head: str = ""
@@ -103,7 +103,7 @@ _MODELS = (
     SecretPattern("e2b-key", "e2b_", r"[0-9a-f]{40}"),
 )
 _DATA = (
-    SecretPattern("databricks-token", "dap", r"i[0-9a-f]{32}(?:-\d)?(?![\w])"),
+    SecretPattern("databricks-token", "dapi", r"[0-9a-f]{32}(?:-\d)?(?![\w])"),
     SecretPattern("planetscale-token", "pscale_tkn_ pscale_oauth_ pscale_pw_", r"[\w=.-]{32,64}"),
     SecretPattern("supabase-key", "sbp_", r"[0-9a-f]{40}"),
     SecretPattern("supabase-key", "sb_secret_", r"[\w-]{20,60}"),

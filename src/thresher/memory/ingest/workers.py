@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from queue import SimpleQueue
 from signal import SIG_DFL, SIGINT, signal
@@ -27,13 +27,16 @@ from thresher.memory.ingest.extract import (
     build_failed_file,
     prepare_file,
 )
-from thresher.memory.records import SourceRecord
+from thresher.memory.records import SourceRecord, Stop, never_stop
 from thresher.transcripts import read_all
 
 MUCH_BYTES = 64_000_000
 """Minimum size of a sync that is faster with workers."""
-FEW_FILES = 3
 MOST_WORKERS = 4
+BYTES_PER_COLLECTION = 64_000_000
+"""Size of the files that a worker reads between two garbage collections."""
+STOP_POLL_SECONDS = 0.1
+"""Interval at which a sync that waits for a worker checks whether to stop."""
 AHEAD_FILES = 4
 """Maximum number of queued files per worker."""
 WORKER_SCRIPT = (
@@ -67,17 +70,21 @@ def worker_count(files: int, size: int, cores: int = 0) -> int:
     """Return the number of workers for this many files and bytes; 0 to read them in this process."""
     cores = cores or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     can_start = bool(sys.executable) and not hasattr(sys, "frozen")
-    if size < MUCH_BYTES or files <= FEW_FILES or cores < 2 or not can_start:
-        return 0
-    return min(cores, MOST_WORKERS)
+    return min(files, cores, MOST_WORKERS) if size >= MUCH_BYTES and can_start else 0
 
 
 def prepare_files(
-    jobs: Iterable[IngestJob], workers: int, options: IngestOptions = INGEST_OPTIONS
+    jobs: Iterable[IngestJob], workers: int, options: IngestOptions = INGEST_OPTIONS, stop: Stop = never_stop
 ) -> Generator[tuple[IngestJob, PreparedFile]]:
-    """Prepare files and yield them in order, in this process if `workers` is 0."""
+    """Prepare files and yield them in order, in this process if `workers` is 0; end early if `stop` returns True.
+
+    A worker can stop in the middle of a file, but this process only between two files.
+    """
     if not workers:
-        yield from ((job, prepare_file(job, options.read)) for job in jobs)
+        for job in jobs:
+            if stop():
+                return
+            yield job, prepare_file(job, options.read)
         return
     with closing(_WorkerPool(workers, options)) as pool:
         queue: deque[tuple[IngestJob, Future[PreparedFile]]] = deque()
@@ -88,9 +95,21 @@ def prepare_files(
                 or sum(waiting.stat.size for waiting, _ in queue) > options.ahead_bytes
             ):
                 first, future = queue.popleft()
+                if not _wait_for(future, stop):
+                    return
                 yield first, future.result()
         for first, future in queue:
+            if not _wait_for(future, stop):
+                return
             yield first, future.result()
+
+
+def _wait_for(future: "Future[PreparedFile]", stop: Stop) -> bool:
+    """Wait for a result; return False if the sync should stop before it is there."""
+    while not stop():
+        if wait([future], STOP_POLL_SECONDS).done:
+            return True
+    return False
 
 
 class _WorkerPool:
@@ -167,10 +186,14 @@ def run_ingest_worker() -> None:
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep printed text out of the result stream
     gc.freeze()
-    gc.disable()  # Almost no objects here form reference cycles, so a collection only after each file saves 10 %.
+    gc.disable()  # Almost no objects here form reference cycles, so rare collections save 15 %.
+    since_collection = 0
     with suppress(EOFError, BrokenPipeError):
         while True:
             job: IngestJob = pickle.load(sys.stdin.buffer)
             pickle.dump(prepare_file(job), results, pickle.HIGHEST_PROTOCOL)
             results.flush()
-            gc.collect()
+            since_collection += job.stat.size
+            if since_collection > BYTES_PER_COLLECTION:
+                gc.collect()
+                since_collection = 0

@@ -32,7 +32,16 @@ Rank = Literal["best", "matches"]
 """`best`: by score of the best messages. `matches`: by number of matching messages, then by time."""
 SearchField = TextKind | Literal["paths"]
 SEARCH_FIELDS: tuple[SearchField, ...] = (*TEXT_KINDS, "paths")
-DEFAULT_SEARCH_FIELDS: tuple[SearchField, ...] = ("human", "agent", "thinking", "summary", "input", "commands", "edits")
+DEFAULT_SEARCH_FIELDS: tuple[SearchField, ...] = (
+    "human",
+    "agent",
+    "thinking",
+    "summary",
+    "annotation",
+    "input",
+    "commands",
+    "edits",
+)
 """Fields that a search covers by default."""
 
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”')

@@ -23,7 +23,7 @@ from thresher.memory.search.weights import RANKING, RankingWeights
 from thresher.memory.session_store import SessionStore
 
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
-CONVERSATION_KINDS: tuple[TextKind, ...] = ("human", "agent", "thinking", "summary", "title")
+CONVERSATION_KINDS: tuple[TextKind, ...] = ("human", "agent", "thinking", "summary", "title", "annotation")
 """Kinds of what was said and thought, as opposed to what was done."""
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64

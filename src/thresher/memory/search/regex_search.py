@@ -36,7 +36,7 @@ MARKS = 200
 """Maximum number of matches to return per text."""
 MAX_FILTERED_MESSAGES = 10_000
 """Maximum number of messages per session to request from the index by the other conditions."""
-UNSCANNED_FIELDS = ("paths", "title")
+UNSCANNED_FIELDS = ("paths", "title", "annotation")
 """Fields that are not part of a message's text."""
 
 

@@ -1,0 +1,42 @@
+"""Score sessions by the similarity of their chunks to a question: the mean of the three most similar chunks."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from thresher.memory.meaning.vector_file import VectorFile
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from thresher.memory.meaning.encoder import Encoder
+
+BEST_CHUNKS = 3
+
+
+class SessionSimilarity(NamedTuple):
+    """Similarity of a session to a question, and the index of its most similar message."""
+
+    score: float
+    message: int
+
+
+def score_by_meaning(
+    file: VectorFile, encoder: "Encoder", question: str, keys: Sequence[int] | None = None
+) -> dict[int, SessionSimilarity]:
+    """Return the cosine similarity of each session that has vectors; of all sessions without `keys`."""
+    query = encoder.encode([question])[0]
+    scores: dict[int, list[NDArray[np.float32]]] = defaultdict(list)
+    places: dict[int, list[NDArray[np.int32]]] = defaultdict(list)
+    for block in file.read_sessions(keys):
+        if block.matrix.shape[1] == len(query):
+            scores[block.session].append((block.matrix.astype(np.float32) @ query) * block.scales)
+            places[block.session].append(block.places)
+    return {key: _summarize(np.concatenate(some), np.concatenate(places[key])) for key, some in scores.items()}
+
+
+def _summarize(scores: "NDArray[np.float32]", places: "NDArray[np.int32]") -> SessionSimilarity:
+    best = np.sort(scores)[-BEST_CHUNKS:]
+    return SessionSimilarity(float(best.mean()), int(places[int(scores.argmax())]))
