@@ -1,8 +1,12 @@
 """Documents of the index. Each contains texts of one kind from one message, and the paths that their calls touch."""
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from thresher.memory.records import EXCLUSION_REASONS, TextKind
+import msgspec
+
+from thresher.memory.index.tokenizer import separate_words
+from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS, TextKind
 
 DOCUMENT_VERSION = 7
 """Version of the document schema. Changing it rebuilds every index."""
@@ -10,6 +14,7 @@ MOST_FOLDERS = 24
 MOST_PATH_CHARS = 4096
 """Maximum length of a path on most systems; only the end of a longer text is indexed as a path."""
 RECALL_REASON = EXCLUSION_REASONS.index("recall")
+_encode = msgspec.json.Encoder().encode
 
 
 class CommitSubjects(NamedTuple):
@@ -39,3 +44,33 @@ def path_suffixes(path: str) -> list[str]:
     normalized = path[-MOST_PATH_CHARS:].encode("utf-8", "replace").decode().replace("\\", "/").lower()
     names = [name for name in normalized.split("/") if name not in ("", ".")][-MOST_FOLDERS:]
     return ["/".join(names[start:]) for start in range(len(names))]
+
+
+def encode_document(document: IndexDocument) -> str:
+    """Encode a document as the fields of a JSON object, after its opening brace.
+
+    The index puts the session and the block in front. Most documents are encoded in a worker process, and tantivy
+    decodes them without the interpreter.
+    """
+    fields: dict[str, Any] = {
+        "at": document.at,
+        "kind": TEXT_KINDS.index(document.kind),
+        "reason": document.reason,
+        "derived": int(document.derived),
+        "role": document.role,
+        "output" if document.kind == "output" else "said": document.texts,
+    }
+    if document.time:
+        fields["time"] = document.time
+    fields |= {name: subjects for name, subjects in document.commits._asdict().items() if subjects}
+    if document.paths:
+        terms = [*map(_path_terms, document.paths)]
+        fields["paths"] = [words for words, _ in terms]
+        fields["file"] = [suffix for _, suffixes in terms for suffix in suffixes]
+    return _encode(fields).decode()[1:]
+
+
+@lru_cache(maxsize=4096)
+def _path_terms(path: str) -> tuple[str, list[str]]:
+    """Return the words and the suffixes of a path; a session touches the same paths often."""
+    return separate_words(path), path_suffixes(path)
