@@ -1,0 +1,141 @@
+"""Latency that the proxy adds to a request, beside a plain pass-through in the same run.
+
+An agent's loop at 20k, 60k and 200k tokens: each request adds a tool call of 500 tokens, as agents do. Every request is
+sent three times in random order, each time with a cache of its own: to the upstream, through the proxy with
+`x-thresher: off`, and fitted. The upstream is on loopback, answers with a stream at once, and bills by prefix. Measured:
+time to the first byte of the answer.
+
+    python benchmarks/proxy_latency.py [--requests 60] [--parallel 50]
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serve" / "proxy"))
+from agent import CachingModel, message_rows
+from loopback import loopback_upstream, port_of
+
+SIZES = (20_000, 60_000, 200_000)
+TURN_TOKENS = 500
+"""Approximate tokens of one call with its result."""
+LINES_PER_TURN = 90
+WARM_UP = 5
+
+
+def make_request(turns: int, session: str) -> bytes:
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("Read", "Bash")]
+    rows = message_rows(turns, LINES_PER_TURN)
+    body = {"model": "claude-sonnet-5", "max_tokens": 9, "stream": True, "system": session, "tools": tools}
+    return json.dumps({**body, "messages": rows}).encode()
+
+
+def time_first_byte(connection: HTTPConnection, body: bytes, headers: dict[str, str]) -> float:
+    start = time.perf_counter()
+    connection.request("POST", "/v1/messages", body, headers)
+    answer = connection.getresponse()
+    answer.read(1)
+    taken = time.perf_counter() - start
+    answer.read()
+    assert answer.status == 200, answer.status
+    return taken
+
+
+def start_proxy(upstream: str, home: str, *options: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "thresher.cli", "proxy", "--port", "0", "--upstream", upstream, *options]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "THRESHER_HOME": home, "NO_COLOR": "1"}
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    found = re.search(r"http://\S+", line)
+    assert found is not None, line
+    return process, found[0]
+
+
+def measure(upstream: str, proxy: str, tokens: int, requests: int) -> dict[str, list[float]]:
+    session = f"latency {tokens}"
+    ways: dict[str, tuple[int, dict[str, str]]] = {
+        "upstream": (port_of(upstream), {}),
+        "off": (port_of(proxy), {"x-thresher": "off"}),
+        "fitted": (port_of(proxy), {"x-thresher-session": session}),
+    }
+    connections = {name: HTTPConnection("127.0.0.1", port, timeout=60) for name, (port, _) in ways.items()}
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    first = tokens // TURN_TOKENS - requests // 2
+    for number in range(requests):
+        bodies = {name: make_request(first + number, f"{session} {name}") for name in ways}
+        for name in random.sample(list(ways), len(ways)):
+            taken = time_first_byte(connections[name], bodies[name], ways[name][1])
+            if number >= WARM_UP:
+                times[name].append(taken * 1000)
+    return times
+
+
+def measure_parallel(proxy: str, conversations: int, requests: int) -> list[float]:
+    """Time the requests of many conversations at once, 60k tokens each."""
+
+    def loop(number: int) -> list[float]:
+        connection = HTTPConnection("127.0.0.1", port_of(proxy), timeout=120)
+        session = f"parallel {number}"
+        return [
+            time_first_byte(connection, make_request(110 + turn, session), {"x-thresher-session": session}) * 1000
+            for turn in range(requests)
+        ]
+
+    with ThreadPoolExecutor(conversations) as pool:
+        return [taken for times in pool.map(loop, range(conversations)) for taken in times]
+
+
+def percentiles(times: list[float]) -> str:
+    cuts = quantiles(times, n=100, method="inclusive")
+    return f"p50 {cuts[49]:7.1f} ms   p99 {cuts[98]:7.1f} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--parallel", type=int, default=0, help="conversations at once; 0 leaves this part out")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home, loopback_upstream(CachingModel().answer) as upstream:
+        process, url = start_proxy(upstream.url, home)
+        try:
+            for tokens in SIZES:
+                report(f"{tokens // 1000}k", measure(upstream.url, url, tokens, options.requests))
+            if options.parallel:
+                times = measure_parallel(url, options.parallel, 5)
+                print(f"{options.parallel} conversations at once, 60k   {percentiles(times)}")
+            print(json.dumps(read_latency(url)))
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def report(name: str, times: dict[str, list[float]]) -> None:
+    for way, values in times.items():
+        print(f"{name:>5} {way:9} {percentiles(values)}")
+    added = [fitted - plain for fitted, plain in zip(times["fitted"], times["off"], strict=True)]
+    print(f"{name:>5} {'added':9} {percentiles(added)}", flush=True)
+
+
+def read_latency(url: str) -> Any:
+    connection = HTTPConnection("127.0.0.1", port_of(url), timeout=60)
+    connection.request("GET", "/thresher/status")
+    status = json.loads(connection.getresponse().read())["proxy"]
+    kept = ("replans", "fallbacks", "unchanged")
+    return {"added_latency_ms": status["added_latency_ms"], **{name: status["total"][name] for name in kept}}
+
+
+if __name__ == "__main__":
+    main()
