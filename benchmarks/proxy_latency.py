@@ -2,8 +2,8 @@
 
 An agent's loop at 20k, 60k and 200k tokens: each request adds a tool call of 500 tokens, as agents do. Every request is
 sent three times in random order, each time with a cache of its own: to the upstream, through the proxy with
-`x-thresher: off`, and fitted. The upstream is on loopback, answers with a stream at once, and bills by prefix. Measured:
-time to the first byte of the answer.
+`x-thresher: off`, and fitted. The upstream is on loopback, answers with a stream at once, and bills by prefix.
+Measured: time to the first byte of the answer.
 
     python benchmarks/proxy_latency.py [--requests 60] [--parallel 50]
 """

@@ -197,9 +197,9 @@ class ProxyProcess:
 
     def add_totals(self) -> None:
         """Add the figures of this process, which a kill loses."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request("GET", "/thresher/status")
-        total = json.loads(connection.getresponse().read())["proxy"]["total"]
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request("GET", "/thresher/status")
+            total = json.loads(connection.getresponse().read())["proxy"]["total"]
         for name in ("fallbacks", "replans", "refusals"):
             self.totals.update({f"{name} {key}": count for key, count in total[name].items()})
 
