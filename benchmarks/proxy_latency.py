@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from statistics import quantiles
@@ -84,18 +85,23 @@ def measure(upstream: str, proxy: str, tokens: int, requests: int) -> dict[str, 
 
 
 def measure_parallel(proxy: str, conversations: int, requests: int) -> list[float]:
-    """Time the requests of many conversations at once, 60k tokens each."""
+    """Time the requests of many conversations at once, 60k tokens each, after the first request of each."""
 
-    def loop(number: int) -> list[float]:
-        connection = HTTPConnection("127.0.0.1", port_of(proxy), timeout=120)
+    def send(number: int, turn: int) -> float:
         session = f"parallel {number}"
-        return [
-            time_first_byte(connection, make_request(110 + turn, session), {"x-thresher-session": session}) * 1000
-            for turn in range(requests)
-        ]
+        with closing(HTTPConnection("127.0.0.1", port_of(proxy), timeout=120)) as connection:
+            return (
+                time_first_byte(connection, make_request(110 + turn, session), {"x-thresher-session": session}) * 1000
+            )
 
+    for number in range(conversations):
+        send(number, 0)
     with ThreadPoolExecutor(conversations) as pool:
-        return [taken for times in pool.map(loop, range(conversations)) for taken in times]
+        return [
+            taken
+            for turn in range(1, requests + 1)
+            for taken in pool.map(send, range(conversations), [turn] * conversations)
+        ]
 
 
 def percentiles(times: list[float]) -> str:

@@ -25,7 +25,8 @@ from thresher.window.options import WindowOptions
 
 MAX_CONVERSATIONS = 128
 """Maximum number of conversations in memory. Another request of an older one reads its ledger again."""
-MAX_WORKERS = 8
+MAX_WORKERS = 4
+"""Threads share the interpreter, so that more of them would only delay each other."""
 LEDGER_FOLDER = "proxy"
 LEDGER_DAYS = 30
 """Days after its last use when the ledger of a conversation is deleted."""
