@@ -5,7 +5,7 @@ sent three times in random order, each time with a cache of its own: to the upst
 `x-thresher: off`, and fitted. The upstream is on loopback, answers with a stream at once, and bills by prefix.
 Measured: time to the first byte of the answer.
 
-    python benchmarks/proxy_latency.py [--requests 60] [--parallel 50]
+    python benchmarks/proxy_latency.py [--requests 60] [--parallel 50] [--memory 5000]
 """
 
 import argparse
@@ -104,6 +104,20 @@ def measure_parallel(proxy: str, conversations: int, requests: int) -> list[floa
         ]
 
 
+def measure_memory(process: int, proxy: str, requests: int, sessions: int = 50) -> dict[str, int]:
+    """Return the resident memory of the proxy in MiB, after a fifth of the requests and after all of them."""
+    memory: dict[str, int] = {}
+    with closing(HTTPConnection("127.0.0.1", port_of(proxy), timeout=120)) as connection:
+        for number in range(requests):
+            session = f"memory {number % sessions} {number // (sessions * 20)}"
+            body = make_request(20 + number // sessions % 20, session)
+            time_first_byte(connection, body, {"x-thresher-session": session})
+            if number + 1 in (requests // 5, requests):
+                text = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+                memory[f"after {number + 1} requests"] = int(text.split("VmRSS:")[1].split()[0]) // 1024
+    return memory
+
+
 def percentiles(times: list[float]) -> str:
     cuts = quantiles(times, n=100, method="inclusive")
     return f"p50 {cuts[49]:7.1f} ms   p99 {cuts[98]:7.1f} ms"
@@ -113,6 +127,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=60)
     parser.add_argument("--parallel", type=int, default=0, help="conversations at once; 0 leaves this part out")
+    parser.add_argument("--memory", type=int, default=0, help="requests to measure the memory over; 0 leaves it out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, loopback_upstream(CachingModel().answer) as upstream:
         process, url = start_proxy(upstream.url, home)
@@ -122,6 +137,8 @@ def main() -> None:
             if options.parallel:
                 times = measure_parallel(url, options.parallel, 5)
                 print(f"{options.parallel} conversations at once, 60k   {percentiles(times)}")
+            if options.memory:
+                print("MiB", json.dumps(measure_memory(process.pid, url, options.memory)))
             print(json.dumps(read_latency(url)))
         finally:
             process.terminate()

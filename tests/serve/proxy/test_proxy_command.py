@@ -1,6 +1,10 @@
 """The status of a running proxy, as the command prints it."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -46,3 +50,17 @@ def test_the_status_of_a_proxy_with_a_token_needs_it() -> None:
 def test_wrong_options_are_errors_at_the_start(wrong: dict[str, object]) -> None:
     with pytest.raises(OptionError):
         ProxyOptions(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="the system has no such signal")
+def test_a_signal_switches_the_proxy_off_and_on() -> None:
+    command = [sys.executable, "-m", "thresher.cli", "proxy", "--port", "0", "--observe"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as process:
+        assert process.stderr is not None
+        port = int(process.stderr.readline().rpartition(":")[2])
+        for expected in ("requests pass through unchanged", "requests are fitted again"):
+            process.send_signal(signal.SIGUSR1)
+            assert expected in process.stderr.readline()
+            assert fetch_status("127.0.0.1", port)["bypass"] == (expected == "requests pass through unchanged")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0

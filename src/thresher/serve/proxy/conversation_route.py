@@ -120,7 +120,7 @@ class ConversationRoute:
         async with client.send(request.method, url, sent_headers, original if data is None else data) as upstream:
             start = b""
             if data is not None and upstream.status in REFUSAL_STATUSES:
-                start = await upstream.content.read(MAX_ERROR_BYTES)
+                start = await _read_error(upstream)
                 rule = find_refusal(upstream.status, decode_body(start, _encoding(upstream)) or start)
             else:
                 rule = ""
@@ -172,6 +172,18 @@ class ConversationRoute:
 def del_length(headers: CIMultiDict[str]) -> None:
     """Remove the length, which the HTTP client sets for a body in memory."""
     headers.popall("Content-Length", None)
+
+
+async def _read_error(upstream: ClientResponse) -> bytes:
+    """Return the body of an error, or its start if it is very long."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in upstream.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_ERROR_BYTES:
+            break
+    return b"".join(chunks)
 
 
 def _encoding(upstream: ClientResponse) -> str:

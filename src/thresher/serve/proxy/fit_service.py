@@ -68,6 +68,8 @@ class FitService:
         """Return what to send for a request."""
         if identity.kind == "one_shot":
             return PreparedRequest(unchanged="one_shot")
+        if identity.kind == "count" and not self._is_known(identity):
+            return PreparedRequest(unchanged="fits")
         conversation = self._find_conversation(identity, dialect)
         if conversation.was_refused():
             return PreparedRequest(unchanged="refused_before", conversation=conversation)
@@ -108,6 +110,14 @@ class FitService:
         if self._running.get(key) is done:
             self._running.pop(key, None)
 
+    def _is_known(self, identity: Conversation) -> bool:
+        """Return True if a conversation is in memory, or its session has a ledger."""
+        file = self._ledger_file(identity)
+        return identity.key in self._conversations or (file is not None and file.exists())
+
+    def _ledger_file(self, identity: Conversation) -> Path | None:
+        return None if self._folder is None else self._folder / f"{identity.session}.sqlite3"
+
     def _find_conversation(self, identity: Conversation, dialect: str) -> FittedConversation:
         found = self._conversations.get(identity.key)
         if found is None:
@@ -127,8 +137,7 @@ class FitService:
             window_options["store"] = InMemoryContentStore()
         if dialect == "gemini" and identity.model:  # its model is in the path and not in the body
             window_options.setdefault("model", identity.model)
-        ledger = None if self._folder is None else self._folder / f"{identity.session}.sqlite3"
-        return FittedConversation(identity, dialect, ledger, options.policy, window_options)
+        return FittedConversation(identity, dialect, self._ledger_file(identity), options.policy, window_options)
 
     def _fall_back(self, conversation: FittedConversation, body: RequestBody, reason: str) -> PreparedRequest:
         """Return the request with the edits of the latest request, or as the client wrote it."""
