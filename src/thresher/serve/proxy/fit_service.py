@@ -19,6 +19,7 @@ from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.store import InMemoryContentStore
 from thresher.store.home import create_private_folder, get_data_folder
+from thresher.tokens import find_model
 from thresher.window import WindowEvent
 from thresher.window.cache_state import SentRequest
 from thresher.window.options import WindowOptions
@@ -135,7 +136,9 @@ class FitService:
             window_options["budget"] = options.budget
         if self._folder is None:
             window_options["store"] = InMemoryContentStore()
-        if dialect == "gemini" and identity.model:  # its model is in the path and not in the body
+        if (
+            dialect == "gemini" and find_model(identity.model) is not None
+        ):  # its model is in the path and not in the body
             window_options.setdefault("model", identity.model)
         return FittedConversation(identity, dialect, self._ledger_file(identity), options.policy, window_options)
 
