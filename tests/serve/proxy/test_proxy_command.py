@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,9 @@ from thresher.serve.app import AppOptions
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.serve.proxy.status_client import fetch_status
 
+COUNTS = {"unchanged", "fallbacks", "refusals", "replans", "passed_through", "edits"}
+"""Keys whose content is counts by reason."""
+
 
 def test_the_status_of_a_running_proxy_is_printed_as_text_and_json() -> None:
     with fitting() as (_, proxy, client):
@@ -36,6 +42,25 @@ def test_the_status_of_a_running_proxy_is_printed_as_text_and_json() -> None:
     assert "fallbacks      none" in text
     assert "without Thresher (estimate)" in text
     assert "claude-sonnet-4-5" in text
+
+
+def collect_keys(value: Any) -> set[str]:
+    """Return the keys of a status, those of counts aside."""
+    if isinstance(value, list):
+        return set().union(*map(collect_keys, value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*(collect_keys(inner) for key, inner in value.items() if key not in COUNTS))
+
+
+def test_the_page_of_json_keys_lists_those_of_the_status() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
+    block = page.split("## thresher proxy")[1].split("```")[1]
+    with fitting() as (_, proxy, client):
+        client.send(agent_request(LONG))
+        client.send(agent_request(LONG))
+        status = proxy.status()["proxy"]
+    assert collect_keys(status) | {"schema"} | COUNTS == set(re.findall(r"\w+", block))
 
 
 def test_the_status_of_a_proxy_with_a_token_needs_it() -> None:
