@@ -238,6 +238,11 @@ class Window(Replanner):
             with self._event_log.catch_ledger_errors(last.conversation):
                 self.ledger.set_fact(f"{USAGE_FACT_PREFIX}{self._model}", self._usage_observer.to_fact())
 
+    def note_cache_refresh(self, *, at: datetime | float | None = None) -> None:
+        """Note that the latest request was sent once more, so that its cache has a new lifetime."""
+        with self._lock:
+            self._cache.refresh(to_epoch_seconds(at))
+
     @property
     def requests(self) -> tuple[SummaryRequest, ...]:
         """Summary requests that have no text yet; pass their texts to `fill`."""

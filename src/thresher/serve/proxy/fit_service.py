@@ -177,9 +177,13 @@ class FitService:
         conversation.refused = rule
         await self._record(conversation.record_refusal, rule)
 
-    async def _record(self, function: Callable[[Any], None], value: Any) -> None:
+    async def note_cache_refresh(self, conversation: FittedConversation) -> None:
+        """Note that a request was sent again to keep its cache warm."""
+        await self._record(conversation.note_cache_refresh)
+
+    async def _record(self, function: Callable[..., None], *values: Any) -> None:
         try:
-            await asyncio.wrap_future(self._pool.submit(function, value))
+            await asyncio.wrap_future(self._pool.submit(function, *values))
         except Exception as error:  # noqa: BLE001 - the answer has already reached the client
             log.warning("the answer was not recorded: %s", type(error).__name__)
 

@@ -142,6 +142,10 @@ class FittedConversation:
         self._reports_cache = self._reports_cache or bool(usage.cache_read or usage.cache_write)
         self.window.observe(usage, reports_cache=self._reports_cache)
 
+    def note_cache_refresh(self) -> None:
+        """Note that the vendor has just read the cache of the latest request again."""
+        self.window.note_cache_refresh()
+
     def take_events(self) -> list[WindowEvent]:
         """Return the events since the last call."""
         taken = list(self._events)
