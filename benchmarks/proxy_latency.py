@@ -17,12 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
+
+from thresher.dialects.request_bytes import parse_request_body, splice
+from thresher.serve.proxy.conversations import identify
+from thresher.serve.proxy.fitted_conversation import FittedConversation
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serve" / "proxy"))
 from agent import CachingModel, message_rows
@@ -51,6 +57,31 @@ def time_first_byte(connection: HTTPConnection, body: bytes, headers: dict[str, 
     answer.read()
     assert answer.status == 200, answer.status
     return taken
+
+
+def measure_processor_time(tokens: int, requests: int, home: Path) -> dict[str, float]:
+    """Return the median processor time of each step of a request, in milliseconds. Load does not change it."""
+    times: dict[str, list[float]] = {}
+    conversation: FittedConversation | None = None
+
+    def timed(step: str, run: Callable[[], Any]) -> Any:
+        start = time.process_time()
+        result = run()
+        times.setdefault(step, []).append((time.process_time() - start) * 1000)
+        return result
+
+    first = tokens // TURN_TOKENS - requests // 2
+    for number in range(requests):
+        data = make_request(first + number, "processor")
+        body = timed("parse", partial(parse_request_body, data, "messages"))
+        value = body.value
+        identity = timed("identify", partial(identify, "anthropic", "generate", "/v1/messages", {}, value))
+        if conversation is None:
+            conversation = FittedConversation(identity, "anthropic", home / f"{tokens}.sqlite3", "auto", {})
+        sent, _ = timed("fit", partial(conversation.fit, value))
+        timed("splice", partial(splice, body, sent))
+    medians = {step: median(values[WARM_UP:]) for step, values in times.items()}
+    return {step: round(value, 2) for step, value in {**medians, "all": sum(medians.values())}.items()}
 
 
 def start_proxy(upstream: str, home: str, *options: str) -> tuple[subprocess.Popen[str], str]:
@@ -133,6 +164,8 @@ def main() -> None:
         process, url = start_proxy(upstream.url, home)
         try:
             for tokens in SIZES:
+                steps = measure_processor_time(tokens, options.requests, Path(home))
+                print(f"{tokens // 1000:>4}k processor time, ms: {json.dumps(steps)}")
                 report(f"{tokens // 1000}k", measure(upstream.url, url, tokens, options.requests))
             if options.parallel:
                 times = measure_parallel(url, options.parallel, 5)
