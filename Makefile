@@ -79,6 +79,7 @@ soak: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/soak.py
 	$(BIN)/python benchmarks/soak_memory.py
 	$(BIN)/python benchmarks/soak_mcp.py
+	$(BIN)/python benchmarks/soak_proxy.py
 
 clean:
 	rm -rf $(VENV) $(PEERS) .clients .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -31,6 +31,13 @@ from thresher.cli.options import (
     default=2.0,
     type=click.FloatRange(0.01),
 )
+@option(
+    "--keep-warm DOLLARS",
+    "Send the latest request of an idle conversation again before its cache expires, until this has cost so many "
+    "dollars in all. Default: off.",
+    default=0.0,
+    type=click.FloatRange(0),
+)
 @option("--allow-host NAME", "Also answer for this host name: NAME or NAME:PORT. Repeatable.", multiple=True)
 @option(
     "--token TEXT",
@@ -49,6 +56,7 @@ def proxy_command(
     policy: str,
     observe: bool,
     fit_timeout: float,
+    keep_warm: float,
     allow_host: tuple[str, ...],
     token: str,
     status: bool,
@@ -81,6 +89,7 @@ def proxy_command(
         policy=policy,
         observe=observe,
         fit_timeout=fit_timeout,
+        keep_warm=keep_warm,
     )
     run_proxy(options, lambda started: warn(f"listening on {started.url}"))
 

@@ -27,6 +27,9 @@ def format_proxy_status(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"unchanged      {_format_counts({**status['passed_through'], **total['unchanged']})}"
     yield f"fallbacks      {_format_counts(total['fallbacks'])}"
     yield f"refused        {_format_counts(total['refusals'])}"
+    warm = status["keep_warm"]
+    if warm["limit"]:
+        yield f"keep warm      {plural(warm['requests'], 'request')}, ${warm['cost']:.2f} of ${warm['limit']:.2f}"
     if latency["p50"] is not None:
         yield f"added latency  {latency['p50']} ms median, {latency['p99']} ms p99"
     yield from _format_conversations(status["conversations"])

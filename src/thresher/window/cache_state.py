@@ -117,6 +117,12 @@ class PromptCacheTracker:
     def _has_same_prompt(self, conversation: WindowConversation) -> bool:
         return self.state.prompt_digest == conversation.prompt_digest.hex()
 
+    def refresh(self, now: float) -> None:
+        """Set the time of the latest request, which was sent again."""
+        if self._conversation_key:
+            self.state.last_sent_at = max(self.state.last_sent_at, now)
+            self._ledger.set_fact(self._conversation_key, astuple(self.state))
+
     def record_sent(self, conversation: WindowConversation, now: float) -> int:
         """Record a request and return the number of leading rows that it shares with the previous one."""
         last, state = self.last_request, self.state

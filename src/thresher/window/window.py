@@ -217,10 +217,11 @@ class Window(Replanner):
         with self._lock:
             return self._cache.last_request
 
-    def observe(self, usage: Any) -> None:
+    def observe(self, usage: Any, *, reports_cache: bool = True) -> None:
         """Calibrate the token count and the lifetime of the cache with the usage of the latest request.
 
-        `usage` is the usage object of the response, as a dict or an SDK object. None is ignored.
+        `usage` is the usage object of the response, as a dict or an SDK object. None is ignored. Without
+        `reports_cache`, a usage without cached tokens does not count as a cache miss: some servers never report them.
         """
         with self._lock:
             if usage is None:
@@ -231,12 +232,17 @@ class Window(Replanner):
             self._usage_observer.add(
                 last.tokens,
                 parse_provider_usage(usage),
-                expected=last.expected_cached,
+                expected=last.expected_cached if reports_cache else 0,
                 gap=last.seconds_since_last,
                 vendor=self._list_prices,
             )
             with self._event_log.catch_ledger_errors(last.conversation):
                 self.ledger.set_fact(f"{USAGE_FACT_PREFIX}{self._model}", self._usage_observer.to_fact())
+
+    def note_cache_refresh(self, *, at: datetime | float | None = None) -> None:
+        """Note that the latest request was sent once more, so that its cache has a new lifetime."""
+        with self._lock:
+            self._cache.refresh(to_epoch_seconds(at))
 
     @property
     def requests(self) -> tuple[SummaryRequest, ...]:

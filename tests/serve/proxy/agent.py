@@ -66,6 +66,36 @@ def text_of(body: bytes) -> str:
     return json.dumps(json.loads(body)["messages"])
 
 
+class CachingModel:
+    """A model that answers as Anthropic's API does and bills by prefix: a token for four bytes."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, bytes] = {}
+
+    def bill(self, body: bytes) -> dict[str, int]:
+        """Return the usage of a request: its longest common prefix with the last one of its session is cached."""
+        key = str(json.loads(body).get("system"))
+        cached = count_common_prefix(self._last.get(key, b""), body) // 4
+        self._last[key] = body
+        usage = {"input_tokens": 0, "output_tokens": 7, "cache_read_input_tokens": cached}
+        return {**usage, "cache_creation_input_tokens": len(body) // 4 - cached}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        return await answer_with_usage(request, self.bill(request[BODY]))
+
+
+def count_common_prefix(first: bytes, second: bytes) -> int:
+    """Return the length of the common prefix, by bisection."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def anthropic_usage(body: bytes) -> dict[str, int]:
     """A usage in proportion to the request: a token for four bytes, nothing cached."""
     tokens = len(body) // 4
@@ -75,9 +105,11 @@ def anthropic_usage(body: bytes) -> dict[str, int]:
 
 async def answer_messages(request: web.Request) -> web.StreamResponse:
     """Answer as Anthropic's API does: a stream or an object."""
-    body = request[BODY]
-    usage = anthropic_usage(body)
-    if b'"stream": true' not in body:
+    return await answer_with_usage(request, anthropic_usage(request[BODY]))
+
+
+async def answer_with_usage(request: web.Request, usage: dict[str, int]) -> web.StreamResponse:
+    if b'"stream": true' not in request[BODY]:
         return web.json_response({"type": "message", "content": [], "usage": usage})
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)

@@ -1,6 +1,7 @@
 """Each kind of request is handled as its kind needs, and the figures are read from the answers."""
 
 import json
+from itertools import pairwise
 from typing import Any
 from urllib.request import urlopen
 
@@ -239,3 +240,13 @@ def test_parallel_conversations_do_not_wait_for_each_other() -> None:
             client.close()
         assert proxy.status()["proxy"]["conversation_count"] == 20
     assert len({seen.body for seen in upstream.requests}) == 1
+
+
+def test_a_server_that_never_reports_its_cache_gets_a_stable_prefix() -> None:
+    with fitting(budget=60_000) as (upstream, _, client):
+        for turn in range(LONG, LONG + 8):
+            client.send(agent_request(turn))
+        replans = client.status()["total"]["replans"]
+    rows = [seen.json["messages"] for seen in upstream.requests]
+    assert all(after[: len(before)] == before for before, after in pairwise(rows))
+    assert sum(replans.values()) <= 1  # the first request is new, so that its edits are free

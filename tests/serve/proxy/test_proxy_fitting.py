@@ -1,5 +1,6 @@
 """Requests that grow beyond the budget are fitted, with a stable prefix; everything else stays as it was."""
 
+import asyncio
 import gzip
 import json
 import logging
@@ -7,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -15,7 +18,7 @@ pytest.importorskip("aiohttp")
 
 from agent import BUDGET, MODEL, Client, agent_request, answer_messages, dump
 from aiohttp import web
-from loopback import LoopbackUpstream, loopback_upstream, running_proxy
+from loopback import PATIENCE, LoopbackUpstream, loopback_upstream, running_proxy
 
 import thresher as th
 from thresher.serve.proxy.running import RunningProxy
@@ -161,3 +164,52 @@ def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "refused" in logged
     for secret in ("sk-secret", "sk-query", "sk-cookie", "secret-word", "line of module", "m1.py"):
         assert secret not in logged
+
+
+def test_a_body_over_the_limit_passes_as_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.serve.proxy.request_body.MAX_BODY_BYTES", 10_000)
+    body = dump(agent_request(LONG))
+    with fitting() as (upstream, _, client):
+        assert client.send(body)[0] == 200
+        assert client.send(gzip.compress(body), Content_Encoding="gzip")[0] == 200
+        passed = client.status()["passed_through"]
+    assert upstream.requests[0].body == body
+    assert passed == {"too_large": 1, "unreadable": 1}
+
+
+@pytest.mark.parametrize("turns", [1, LONG])
+def test_a_client_that_leaves_cancels_a_fitted_request(turns: int) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: 1\n\n")
+        await asyncio.sleep(PATIENCE)
+        return response
+
+    with fitting(answer) as (upstream, proxy, _):
+        leaving = Client(proxy.url)
+        leaving.send_and_leave(agent_request(turns, stream=True))
+        while not upstream.requests:
+            proxy.status()
+        leaving.close()
+        assert upstream.cancelled.wait(PATIENCE)
+
+
+def test_the_answer_streams_before_its_end() -> None:
+    sent = Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: 1\n\n")
+        while not sent.is_set():
+            await asyncio.sleep(0.001)
+        await response.write(b"data: 2\n\n")
+        return response
+
+    with fitting(answer) as (_, proxy, _client):
+        request = Request(f"{proxy.url}/v1/messages", data=dump(agent_request(LONG, stream=True)))
+        with urlopen(request, timeout=PATIENCE) as stream:
+            assert stream.readline() == b"data: 1\n"
+            sent.set()
+            assert stream.read() == b"\ndata: 2\n\n"

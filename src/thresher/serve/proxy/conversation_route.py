@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -11,12 +12,15 @@ from multidict import CIMultiDict
 
 from thresher.dialects.request_bytes import RequestBody, parse_request_body
 from thresher.dialects.table import find_dialect
+from thresher.model.message import Usage
 from thresher.serve.app import LocalApp
 from thresher.serve.proxy.api_routes import ApiRoute
 from thresher.serve.proxy.conversations import Conversation, identify
 from thresher.serve.proxy.figures import ConversationFigures, ProxyFigures, describe_event
 from thresher.serve.proxy.fit_service import FitService, PreparedRequest
+from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.headers import copy_request_headers
+from thresher.serve.proxy.keep_warm import KeepWarm, SentTurn
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.serve.proxy.refusals import MAX_ERROR_BYTES, REFUSAL_STATUSES, find_refusal
 from thresher.serve.proxy.relay import relay_response
@@ -41,6 +45,7 @@ class ConversationRoute:
     def __init__(self, app: LocalApp, options: ProxyOptions, figures: ProxyFigures) -> None:
         self._app, self._options, self._figures = app, options, figures
         self.service = FitService(options)
+        self.keep_warm = KeepWarm(options.keep_warm)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def answer(
@@ -61,6 +66,7 @@ class ConversationRoute:
             async with client.send(request.method, url, headers, received.data) as upstream:
                 return await relay_response(request, upstream)
         self._count_request(fitted, perf_counter() - started)
+        self.keep_warm.cancel(fitted.identity.key)
         return await self._send(request, route, client, url, headers, received.data, fitted)
 
     async def _fit(self, headers: Mapping[str, str], route: ApiRoute, path: str, data: bytes) -> FittedRequest | None:
@@ -120,12 +126,13 @@ class ConversationRoute:
         async with client.send(request.method, url, sent_headers, original if data is None else data) as upstream:
             start = b""
             if data is not None and upstream.status in REFUSAL_STATUSES:
-                start = await upstream.content.read(MAX_ERROR_BYTES)
+                start = await _read_error(upstream)
                 rule = find_refusal(upstream.status, decode_body(start, _encoding(upstream)) or start)
             else:
                 rule = ""
             if not rule:
-                return await self._relay(request, route, upstream, fitted, start)
+                turn = (client, url, sent_headers, original if data is None else data)
+                return await self._relay(request, route, upstream, fitted, start, turn)
         self._record_refusal(fitted, rule)
         async with client.send(request.method, url, headers, original) as upstream:
             return await self._relay(request, route, upstream, fitted, b"")
@@ -139,7 +146,13 @@ class ConversationRoute:
             self._start(self.service.record_refusal(fitted.prepared.conversation, rule))
 
     async def _relay(
-        self, request: web.Request, route: ApiRoute, upstream: ClientResponse, fitted: FittedRequest, start: bytes
+        self,
+        request: web.Request,
+        route: ApiRoute,
+        upstream: ClientResponse,
+        fitted: FittedRequest,
+        start: bytes,
+        sent: tuple[Upstream, str, CIMultiDict[str], bytes] | None = None,
     ) -> web.StreamResponse:
         if route.kind == "count" or upstream.status >= 400:
             return await relay_response(request, upstream, start=start)
@@ -147,12 +160,28 @@ class ConversationRoute:
         try:
             return await relay_response(request, upstream, reader.feed, start=start)
         finally:
-            self._record_usage(fitted, reader)
+            usage = reader.finish()
+            if usage is not None:
+                self._record_usage(fitted, usage)
+                self._watch(fitted, usage, sent)
 
-    def _record_usage(self, fitted: FittedRequest, reader: UsageReader) -> None:
-        usage = reader.finish()
-        if usage is None:
+    def _watch(
+        self, fitted: FittedRequest, usage: Usage, sent: tuple[Upstream, str, CIMultiDict[str], bytes] | None
+    ) -> None:
+        """Keep the cache of an answered turn warm, if the user wants that."""
+        conversation = fitted.prepared.conversation
+        if not self._options.keep_warm or sent is None or conversation is None or fitted.identity.kind != "turn":
             return
+        client, url, headers, data = sent
+        refresh = partial(self._note_refresh, conversation)
+        self.keep_warm.watch(
+            fitted.identity.key, client, SentTurn(url, headers, data, fitted.identity.model, usage, refresh)
+        )
+
+    def _note_refresh(self, conversation: FittedConversation) -> None:
+        self._start(self.service.note_cache_refresh(conversation))
+
+    def _record_usage(self, fitted: FittedRequest, usage: Usage) -> None:
         prepared = fitted.prepared
         self._figures.count_usage(fitted.figures, prepared.figures, usage)
         self._publish("usage", fitted, input=usage.input, cache_read=usage.cache_read, cache_write=usage.cache_write,
@@ -172,6 +201,18 @@ class ConversationRoute:
 def del_length(headers: CIMultiDict[str]) -> None:
     """Remove the length, which the HTTP client sets for a body in memory."""
     headers.popall("Content-Length", None)
+
+
+async def _read_error(upstream: ClientResponse) -> bytes:
+    """Return the body of an error, or its start if it is very long."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in upstream.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_ERROR_BYTES:
+            break
+    return b"".join(chunks)
 
 
 def _encoding(upstream: ClientResponse) -> str:

@@ -112,8 +112,13 @@ class ProxyFigures:
         self.passed[reason] += 1
 
     def find(self, identity: Conversation, dialect: str) -> ConversationFigures:
-        """Return the figures of a conversation; create them if it is new."""
+        """Return the figures of a conversation; create them if it is new.
+
+        A request for a title or a count of tokens begins no conversation.
+        """
         found = self._conversations.get(identity.key)
+        if found is None and identity.kind in ("one_shot", "count"):
+            return ConversationFigures(identity, dialect)
         if found is None:
             found = self._conversations[identity.key] = ConversationFigures(identity, dialect)
             self.conversation_count += 1

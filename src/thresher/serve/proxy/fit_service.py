@@ -19,13 +19,15 @@ from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.store import InMemoryContentStore
 from thresher.store.home import create_private_folder, get_data_folder
+from thresher.tokens import find_model
 from thresher.window import WindowEvent
 from thresher.window.cache_state import SentRequest
 from thresher.window.options import WindowOptions
 
 MAX_CONVERSATIONS = 128
 """Maximum number of conversations in memory. Another request of an older one reads its ledger again."""
-MAX_WORKERS = 8
+MAX_WORKERS = 4
+"""Threads share the interpreter, so that more of them would only delay each other."""
 LEDGER_FOLDER = "proxy"
 LEDGER_DAYS = 30
 """Days after its last use when the ledger of a conversation is deleted."""
@@ -67,6 +69,8 @@ class FitService:
         """Return what to send for a request."""
         if identity.kind == "one_shot":
             return PreparedRequest(unchanged="one_shot")
+        if identity.kind == "count" and not self._is_known(identity):
+            return PreparedRequest(unchanged="fits")
         conversation = self._find_conversation(identity, dialect)
         if conversation.was_refused():
             return PreparedRequest(unchanged="refused_before", conversation=conversation)
@@ -107,6 +111,14 @@ class FitService:
         if self._running.get(key) is done:
             self._running.pop(key, None)
 
+    def _is_known(self, identity: Conversation) -> bool:
+        """Return True if a conversation is in memory, or its session has a ledger."""
+        file = self._ledger_file(identity)
+        return identity.key in self._conversations or (file is not None and file.exists())
+
+    def _ledger_file(self, identity: Conversation) -> Path | None:
+        return None if self._folder is None else self._folder / f"{identity.session}.sqlite3"
+
     def _find_conversation(self, identity: Conversation, dialect: str) -> FittedConversation:
         found = self._conversations.get(identity.key)
         if found is None:
@@ -124,10 +136,11 @@ class FitService:
             window_options["budget"] = options.budget
         if self._folder is None:
             window_options["store"] = InMemoryContentStore()
-        if dialect == "gemini" and identity.model:  # its model is in the path and not in the body
+        if (
+            dialect == "gemini" and find_model(identity.model) is not None
+        ):  # its model is in the path and not in the body
             window_options.setdefault("model", identity.model)
-        ledger = None if self._folder is None else self._folder / f"{identity.session}.sqlite3"
-        return FittedConversation(identity, dialect, ledger, options.policy, window_options)
+        return FittedConversation(identity, dialect, self._ledger_file(identity), options.policy, window_options)
 
     def _fall_back(self, conversation: FittedConversation, body: RequestBody, reason: str) -> PreparedRequest:
         """Return the request with the edits of the latest request, or as the client wrote it."""
@@ -164,9 +177,13 @@ class FitService:
         conversation.refused = rule
         await self._record(conversation.record_refusal, rule)
 
-    async def _record(self, function: Callable[[Any], None], value: Any) -> None:
+    async def note_cache_refresh(self, conversation: FittedConversation) -> None:
+        """Note that a request was sent again to keep its cache warm."""
+        await self._record(conversation.note_cache_refresh)
+
+    async def _record(self, function: Callable[..., None], *values: Any) -> None:
         try:
-            await asyncio.wrap_future(self._pool.submit(function, value))
+            await asyncio.wrap_future(self._pool.submit(function, *values))
         except Exception as error:  # noqa: BLE001 - the answer has already reached the client
             log.warning("the answer was not recorded: %s", type(error).__name__)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from thresher.model.message import Usage
 from thresher.policies import PolicyLike
 from thresher.serve.proxy.conversations import Conversation
 from thresher.serve.proxy.opening import choose_opening
@@ -42,6 +43,8 @@ class FittedConversation:
         self._refusal_fact = f"{REFUSAL_FACT}{identity.agent}"
         self._opening_fact = f"{OPENING_FACT}{identity.key}"
         self._is_opening_fixed = False
+        self._reports_cache = False
+        """True after a usage with cached tokens. Some servers cache, and never report it."""
         self._window: Window | None = None
         self._events: list[WindowEvent] = []
         self._sent_rows: SentRows | None = None
@@ -134,9 +137,14 @@ class FittedConversation:
         self.refused = rule
         self._record(lambda: self.window.ledger.set_fact(self._refusal_fact, rule))
 
-    def observe(self, usage: Any) -> None:
+    def observe(self, usage: Usage) -> None:
         """Calibrate the window with the usage of its latest request."""
-        self.window.observe(usage)
+        self._reports_cache = self._reports_cache or bool(usage.cache_read or usage.cache_write)
+        self.window.observe(usage, reports_cache=self._reports_cache)
+
+    def note_cache_refresh(self) -> None:
+        """Note that the vendor has just read the cache of the latest request again."""
+        self.window.note_cache_refresh()
 
     def take_events(self) -> list[WindowEvent]:
         """Return the events since the last call."""

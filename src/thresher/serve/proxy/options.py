@@ -35,6 +35,8 @@ class ProxyOptions:
     """Send every request as it is, and report what Thresher would have done."""
     fit_timeout: float = 2.0
     """Seconds that a new plan may take. Then the last recorded edits are sent."""
+    keep_warm: float = 0.0
+    """Dollars that keeping the caches of idle conversations warm may cost in all; 0 keeps none warm."""
     data_folder: Path | None = None
     """Folder of the ledgers. Default: Thresher's data folder."""
     window_options: Mapping[str, Any] = field(default_factory=dict)
@@ -43,6 +45,8 @@ class ProxyOptions:
     def __post_init__(self) -> None:
         if self.fit_timeout <= 0:
             raise OptionError(f"`--fit-timeout` must be more than 0 seconds, got {self.fit_timeout}")
+        if self.keep_warm < 0:
+            raise OptionError(f"`--keep-warm` must be a number of dollars, got {self.keep_warm}")
         budget: WindowOptions = {} if self.budget is None else {"budget": self.budget}
         Window(self.policy, **{**self.window_options, **budget})  # raises an error for an unknown policy or option
         for name, url in self.upstreams.items():

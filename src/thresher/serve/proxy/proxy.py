@@ -41,7 +41,7 @@ class Proxy:
         """Return the figures of the proxy."""
         options = self.options
         settings = {"budget": options.budget, "observe": options.observe, "bypass": self.is_bypassed}
-        return {**settings, **self.figures.to_dict()}
+        return {**settings, "keep_warm": self._conversations.keep_warm.to_dict(), **self.figures.to_dict()}
 
     def set_bypass(self, *, on: bool) -> None:
         """Pass every request through, or fit requests again."""
@@ -111,6 +111,7 @@ class Proxy:
         return self._upstream
 
     async def _close(self) -> None:
+        self._conversations.keep_warm.close()
         self._conversations.service.close()
         if self._upstream is not None:
             await self._upstream.close()

@@ -58,6 +58,10 @@ class UsageReader:
         if not self._is_stream and self._is_readable and b"usage" in self._buffer:
             self._read_object(self._buffer)
         self._buffer = b""
+        return self.current()
+
+    def current(self) -> Usage | None:
+        """Return the usage that was read so far; None if there is none."""
         if not self._fields:
             return None
         try:
