@@ -32,7 +32,14 @@ OWNERS = (
         frozenset(dialect_names()),
         {
             "cli/recall.py": "addresses of servers, by the same choice of `--api`",
+            "memory/model_endpoints.py": "the server's choice of `api` in the settings, of which two are known",
             "replay/strategies/registry.py": "price tables, by vendor",
+            "serve/launch/by_variables.py": "names of a run's upstreams",
+            "serve/launch/claude_code.py": "names of a run's upstreams",
+            "serve/launch/cline.py": "vendors, as Cline names them",
+            "serve/launch/gemini_cli.py": "names of a run's upstreams",
+            "serve/launch/pi.py": "vendors, as pi names them",
+            "serve/launch/vendors.py": "vendors, as agents name them",
             "summarize/endpoint.py": "the server's choice of `--api` for summaries, of which two are known",
             "tokens/media.py": "vendors, as the model catalog names them",
             "transcripts/gemini_cli/messages.py": "a record type of Gemini CLI's files",
@@ -44,6 +51,7 @@ OWNERS = (
         frozenset(TRANSCRIPT_FORMATS),
         {
             "replay/strategies/registry.py": "rules of other tools, by the tool's name",
+            "serve/launch/vendors.py": "vendors, as agents name them",
             "serve/mcp_clients.py": "clients of the MCP server",
         },
     ),

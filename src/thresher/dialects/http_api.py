@@ -15,6 +15,8 @@ class HttpApi(Struct, frozen=True, kw_only=True):
     """Requests that carry a conversation and return an answer."""
     count_path: str = ""
     """Requests that carry a conversation and return its number of tokens."""
+    names_model_in_path: bool = False
+    """True if the path names the model, and the body does not."""
     vendor_paths: str = ""
     """Start of other paths that only this vendor has."""
     vendor_headers: tuple[str, ...] = ()

@@ -377,13 +377,6 @@ class SessionStore:
         """Return the problems that were found when a session was read from its file."""
         return decode_problems(self.archive.read_layout(key))
 
-    def damage_notes(self, keys: Iterable[int]) -> list[str]:
-        """Return a note about each session with damaged messages."""
-        ids = [session.id for session in self.find_sessions(keys)]
-        what = "cannot be read, because the archive is damaged"
-        # An id comes from a transcript, so it is not part of a command that a user may paste.
-        return [f"part of {id} {what}; `thresher show` with this id lists the messages" for id in ids]
-
     def document_frequency(self, word: str) -> int:
         """Return the number of texts, except tool output, that contain a word (a token of `tokenize_words`)."""
         index = self.open_index()

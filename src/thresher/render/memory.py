@@ -20,7 +20,15 @@ from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
 from thresher.memory.results import Excerpt, RecallResult, SearchHit, SearchResults, SessionHit
 from thresher.render.recall_markers import CLOSING_TAG, format_opening_tag, neutralize_tags
 from thresher.render.session_names import abbreviate_home, shorten_session_ids, to_single_line
-from thresher.render.text import format_byte_size, format_count, format_local_time, plural, shorten, strip_control_codes
+from thresher.render.text import (
+    format_byte_size,
+    format_count,
+    format_local_time,
+    format_share,
+    plural,
+    shorten,
+    strip_control_codes,
+)
 
 LONGEST_TITLE = 100
 
@@ -171,12 +179,6 @@ def _highlighted_spans(hit: SearchHit) -> Iterator[tuple[str, str]]:
             position = end
     yield to_single_line(hit.text[position:]), ""
     yield " …" if hit.cut[1] else "", "dim"
-
-
-def format_share(indexed: float) -> str:
-    """Describe an incomplete index."""
-    percent = f"{int(100 * indexed)}%" if indexed >= 0.01 else "less than 1%"  # rounding down: never 100 %
-    return f"{percent} of the sessions on disk are indexed so far, the newest first"
 
 
 def _share_lines(results: SearchResults) -> Iterator[StyledLine]:

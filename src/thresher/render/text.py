@@ -83,3 +83,9 @@ def format_byte_size(number: int) -> str:
         if number >= scale:
             return f"{number / scale:.1f} {unit}"
     return f"{number} B"
+
+
+def format_share(indexed: float) -> str:
+    """Describe an incomplete index."""
+    percent = f"{int(100 * indexed)}%" if indexed >= 0.01 else "less than 1%"  # rounding down: never 100 %
+    return f"{percent} of the sessions on disk are indexed so far, the newest first"

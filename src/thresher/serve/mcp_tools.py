@@ -41,9 +41,8 @@ from thresher.render.agent_view import (
     take_fitting_entries,
     truncate_to_tokens,
 )
-from thresher.render.memory import format_share
 from thresher.render.session_names import shorten_session_ids
-from thresher.render.text import format_count, plural, shorten
+from thresher.render.text import format_count, format_share, plural, shorten
 from thresher.serve.caller import Caller, CallerHints, SessionNotWrittenError, find_caller
 from thresher.serve.fitted_text import fit_to_text
 from thresher.serve.parent_context import find_context_at_spawn, find_parent_context

@@ -91,7 +91,7 @@ def test_the_same_request_twice_has_the_same_bytes() -> None:
 def test_compressed_requests_are_fitted_or_pass_as_they_are(encoding: str, turns: int) -> None:
     plain = dump(agent_request(turns))
     zstd = pytest.importorskip("backports.zstd") if encoding == "zstd" else None
-    body = gzip.compress(plain) if encoding == "gzip" else zstd.compress(plain) if zstd else plain
+    body = gzip.compress(plain, mtime=0) if encoding == "gzip" else zstd.compress(plain) if zstd else plain
     with fitting() as (upstream, _, client):
         client.send(body, Content_Encoding=encoding)
     [seen] = upstream.requests
@@ -102,7 +102,7 @@ def test_compressed_requests_are_fitted_or_pass_as_they_are(encoding: str, turns
         assert th.check(seen.json, "anthropic") == ()
 
 
-@pytest.mark.parametrize("body", [b"", b"not json", b"[1]", b'{"messages": 5}', gzip.compress(b"{}")[:-4]])
+@pytest.mark.parametrize("body", [b"", b"not json", b"[1]", b'{"messages": 5}', gzip.compress(b"{}", mtime=0)[:-4]])
 def test_an_unreadable_body_passes_as_it_is(body: bytes) -> None:
     with fitting() as (upstream, _, client):
         assert client.send(body)[0] == 200
@@ -171,7 +171,7 @@ def test_a_body_over_the_limit_passes_as_it_arrives(monkeypatch: pytest.MonkeyPa
     body = dump(agent_request(LONG))
     with fitting() as (upstream, _, client):
         assert client.send(body)[0] == 200
-        assert client.send(gzip.compress(body), Content_Encoding="gzip")[0] == 200
+        assert client.send(gzip.compress(body, mtime=0), Content_Encoding="gzip")[0] == 200
         passed = client.status()["passed_through"]
     assert upstream.requests[0].body == body
     assert passed == {"too_large": 1, "unreadable": 1}

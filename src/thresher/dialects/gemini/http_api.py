@@ -16,6 +16,7 @@ HTTP_API = HttpApi(
     base_url="https://generativelanguage.googleapis.com",
     generate_path=r"/models/[^/]+:(?:streamGenerateContent|generateContent)",
     count_path=r"/models/[^/]+:countTokens",
+    names_model_in_path=True,
     vendor_paths=r"/v1(?:alpha|beta)\d?/|/upload/v1",
     vendor_headers=("x-goog-api-key",),
     build_error=_build_error,

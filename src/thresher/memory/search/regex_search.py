@@ -16,6 +16,7 @@ from thresher.memory.archive.block_codec import is_damaged
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
+from thresher.memory.search.damage import describe_damage
 from thresher.memory.search.query import Query
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import RankedSession
@@ -71,7 +72,7 @@ def search_by_regex(store: SessionStore, query: Query, view: SearchView) -> Sear
     page = tuple(sessions.values())[wanted - view.sessions : wanted]
     more = len(sessions) > wanted
     notes = ("newest sessions first; the search has not read older ones",) if more else ()
-    notes = (*notes, *scope.notes, *store.damage_notes(damaged))
+    notes = (*notes, *scope.notes, *describe_damage(store, damaged))
     return SearchResults(query.words, page, len(sessions), view.page, more, notes=notes)
 
 

@@ -25,6 +25,7 @@ from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, Archiv
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.combined_score import MeaningScorer, combine_scores
 from thresher.memory.search.copies import group_copies
+from thresher.memory.search.damage import describe_damage
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
 from thresher.memory.search.rank import MAX_RANKED_TEXTS, RankedSession, rank_sessions
@@ -111,7 +112,7 @@ def search_archive(
                 *commit_notes,
                 *spelling_notes,
                 *_unknown_word_notes(store, query),
-                *store.damage_notes(message.damaged_sessions),
+                *describe_damage(store, message.damaged_sessions),
             ),
         )
 

@@ -14,6 +14,7 @@ from time import monotonic, time
 from typing import Any, NamedTuple, cast
 
 from thresher.dialects.request_bytes import RequestBody, splice
+from thresher.dialects.table import find_dialect
 from thresher.serve.proxy.conversations import Conversation
 from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.options import ProxyOptions
@@ -136,9 +137,8 @@ class FitService:
             window_options["budget"] = options.budget
         if self._folder is None:
             window_options["store"] = InMemoryContentStore()
-        if (
-            dialect == "gemini" and find_model(identity.model) is not None
-        ):  # its model is in the path and not in the body
+        api = find_dialect(dialect).http_api
+        if api is not None and api.names_model_in_path and find_model(identity.model) is not None:
             window_options.setdefault("model", identity.model)
         return FittedConversation(identity, dialect, self._ledger_file(identity), options.policy, window_options)
 
