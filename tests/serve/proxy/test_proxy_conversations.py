@@ -117,6 +117,9 @@ def test_without_an_id_the_first_rows_identify_the_conversation() -> None:
         return identify("anthropic", "generate", "/v1/messages", {}, request).key
 
     assert key(1) == key(20) != key(1, "Something else.")
+    plain = agent_request(1)
+    plain["messages"][0]["content"] = "Read all modules."  # an agent that moves its breakpoint may write text so
+    assert identify("anthropic", "generate", "/v1/messages", {}, plain).key == key(1)
 
 
 @pytest.mark.parametrize(

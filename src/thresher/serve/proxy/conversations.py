@@ -113,7 +113,10 @@ def _first_rows(rows: list[Any]) -> Iterator[str]:
     for row in rows[:_FIRST_ROWS]:
         if isinstance(row, dict) and (row.get("role") in _MODEL_ROLES or "call_id" in row):
             return
-        yield dump_json(strip_cache_breakpoints([row])[0])
+        plain = strip_cache_breakpoints([row])[0]
+        if isinstance(plain, dict) and isinstance(text := plain.get("content"), str):
+            plain = {**plain, "content": [{"type": "text", "text": text}]}  # a row with a breakpoint is written so
+        yield dump_json(plain)
 
 
 def _iterate_system_texts(body: Mapping[str, Any]) -> Iterator[str]:
