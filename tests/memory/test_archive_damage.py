@@ -139,3 +139,10 @@ def test_a_file_with_a_damaged_record_is_read_again(tmp_path: Path, column: str)
     report = memory.sync()
     assert (report.unchanged, report.failed) == (0, ())
     assert _found(memory) == {name(1), name(2)}
+
+
+def test_an_archive_without_its_own_id_is_searched(tmp_path: Path) -> None:
+    memory = _damaged_memory(tmp_path, "title", lambda title: title)
+    with closing(sqlite3.connect(tmp_path / "memory" / "archive.sqlite3")) as connection, connection:
+        connection.execute("DELETE FROM state")
+    assert _found(memory) == {name(1), name(2)}

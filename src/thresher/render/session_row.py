@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from thresher.memory.ingest.redaction import redact
 from thresher.model import History, Session
 from thresher.render.text import format_count, format_token_count, plural, shorten
 from thresher.tokens import count
@@ -47,15 +48,15 @@ class SessionRow(Struct, frozen=True):
 
 
 def make_session_row(session: Session) -> SessionRow:
-    """Count the parts of a session. A message that a compaction repeats counts once."""
+    """Count the parts of a session, and redact its facts. A message that a compaction repeats counts once."""
     histories = [*session.segments, *(branch.history for branch in session.branches)]
     messages = list(session.messages(branches=True))
     return SessionRow(
         file=session.file,
         agent=session.agent,
-        id=session.id,
-        project=session.project,
-        title=session.title,
+        id=redact(session.id),
+        project=redact(session.project),
+        title=redact(session.title),
         started=session.started.isoformat() if session.started else "",
         messages=len(messages),
         calls=sum(1 for message in messages for _ in message.calls),
@@ -65,7 +66,7 @@ def make_session_row(session: Session) -> SessionRow:
         compactions=session.compactions,
         tokens=count(session.history),
         records=session.records,
-        problems=[str(problem) for problem in session.problems],
+        problems=[redact(str(problem)) for problem in session.problems],
     )
 
 

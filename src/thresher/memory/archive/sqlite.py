@@ -293,8 +293,9 @@ class SqliteArchive:
     # --- index support -----------------------------------------------------------------------------------------------
 
     def generation(self) -> str:
-        """Return the id of this archive's data."""
-        return str(self._run("SELECT value FROM state WHERE name = 'generation'")[0][0])
+        """Return the id of this archive's data; empty if it is damaged, which rebuilds the index."""
+        rows = self._run("SELECT value FROM state WHERE name = 'generation'")
+        return str(rows[0][0]) if rows else ""
 
     def renew_generation(self) -> None:
         """Replace the id, so that every index is rebuilt."""
