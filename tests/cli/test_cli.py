@@ -67,6 +67,15 @@ def test_sessions_lists_discovered_sessions(home: Path) -> None:
     assert "claude-code" in run("sessions").output
 
 
+@pytest.mark.parametrize("options", [[], ["--json"], ["--problems"]])
+def test_a_list_of_sessions_is_redacted(tmp_path: Path, options: list[str]) -> None:
+    token = "gh" + "p_" + "a1B2c3D4e5F6" * 3
+    said = {"role": "user", "content": f"Please use {token} to deploy."}
+    row = {"type": "user", "uuid": "1", "sessionId": f"s-{token}", "cwd": f"/work/{token}", "message": said}
+    (tmp_path / "s.jsonl").write_text(f"{json.dumps(row)}\n{{broken {token}")
+    assert token[:12] not in run("sessions", str(tmp_path), *options).output
+
+
 def test_sessions_lists_the_sessions_of_a_folder_with_sub_agents_under_their_parents(home: Path) -> None:
     rows = run_json("sessions", str(home / ".claude"))["sessions"]
     assert sorted((row["subagents"], row["compactions"], row["unpaired"]) for row in rows) == [(0, 0, 1), (1, 1, 0)]

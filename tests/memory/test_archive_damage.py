@@ -11,6 +11,7 @@ from chats import chat, name, talk
 import thresher as th
 from thresher.memory import Memory
 from thresher.memory.archive.block_codec import compress
+from thresher.store.errors import StoreError
 
 
 def _flip_middle(body: bytes) -> bytes:
@@ -139,3 +140,23 @@ def test_a_file_with_a_damaged_record_is_read_again(tmp_path: Path, column: str)
     report = memory.sync()
     assert (report.unchanged, report.failed) == (0, ())
     assert _found(memory) == {name(1), name(2)}
+
+
+def test_an_archive_without_its_own_id_is_searched(tmp_path: Path) -> None:
+    memory = _damaged_memory(tmp_path, "title", lambda title: title)
+    with closing(sqlite3.connect(tmp_path / "memory" / "archive.sqlite3")) as connection, connection:
+        connection.execute("DELETE FROM state")
+    assert _found(memory) == {name(1), name(2)}
+
+
+def test_a_damaged_schema_is_an_error_with_advice(tmp_path: Path) -> None:
+    memory = _damaged_memory(tmp_path, "title", lambda title: title)
+    path = tmp_path / "memory" / "archive.sqlite3"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = path.read_bytes()
+    path.write_bytes(
+        data.replace(b"CREATE TABLE sources (\n    path TEXT", b"CREATE TABLE sources (\n    p\xf4th TEXT", 1)
+    )
+    with pytest.raises(StoreError, match="is damaged: restore a backup"):
+        memory.store.archive.sources()

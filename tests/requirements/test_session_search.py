@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -136,6 +137,7 @@ def test_noise_is_excluded(tmp_path: Path, text: str) -> None:
         ("user", "[Request interrupted by user for tool use]", "interrupted"),
         ("assistant", "API Error: Rate limit exceeded", "exceeded"),
         ("assistant", "Limit reached for model", "reached"),
+        ("user", "New environment detected", "environment"),
     ],
 )
 def test_what_the_harness_reports_is_excluded(tmp_path: Path, role: str, text: str, word: str) -> None:
@@ -321,6 +323,21 @@ def test_by_default_the_best_messages_decide(tmp_path: Path) -> None:
         tmp_path, _matches(1, 9, "2026-03-01T09"), talk(2, "Go on, please.", "The quince is grafted on a hawthorn.")
     )
     assert numbers(memory.search("quince grafted hawthorn"))[0] == 2
+
+
+def test_a_session_that_matches_by_its_title_alone_is_the_last_one(tmp_path: Path) -> None:
+    named = talk(1, "Look at the garden.", "I look at it.")
+    named.records.append({"type": "ai-title", "sessionId": named.id, "aiTitle": "The quince by the wall"})
+    memory = archive(tmp_path, named, _matches(2, 1, "2026-01-01T09"))
+    assert [(UUID(one.id).int, one.matches) for one in memory.search("quince").sessions] == [(2, 1), (1, 0)]
+
+
+def test_what_a_search_excluded_is_counted(tmp_path: Path) -> None:
+    chat = talk(1, QUINCE, "The quince is by the wall.").asks("<bash-stdout>quince</bash-stdout>").asks("[quince]")
+    memory = archive(tmp_path, chat)
+    assert dict(memory.search("quince").excluded) == {"command": 1, "short": 1}
+    assert "excluded: 1 too short, 1 in commands; use --all to include them" in _search(tmp_path, "quince")
+    assert memory.search("quince", everything=True).sessions[0].matches == 4
 
 
 def test_ten_sessions_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from thresher.memory.ingest.redaction import redact
 from thresher.model import History, Session
 from thresher.render.session_names import abbreviate_home, shorten_session_ids
 from thresher.render.text import format_count, format_local_time, plural, shorten, shorten_path
@@ -55,15 +56,15 @@ class SessionRow(Struct, frozen=True):
 
 
 def make_session_row(session: Session) -> SessionRow:
-    """Count the parts of a session. A message that a compaction repeats counts once."""
+    """Count the parts of a session, and redact its facts. A message that a compaction repeats counts once."""
     histories = [*session.segments, *(branch.history for branch in session.branches)]
     messages = list(session.messages(branches=True))
     return SessionRow(
         file=session.file,
         agent=session.agent,
-        id=session.id,
-        project=session.project,
-        title=session.title,
+        id=redact(session.id),
+        project=redact(session.project),
+        title=redact(session.title),
         started=session.started.isoformat() if session.started else "",
         ended=session.ended.isoformat() if session.ended else "",
         messages=len(messages),
@@ -74,7 +75,7 @@ def make_session_row(session: Session) -> SessionRow:
         compactions=session.compactions,
         tokens=count(session.history),
         records=session.records,
-        problems=[str(problem) for problem in session.problems],
+        problems=[redact(str(problem)) for problem in session.problems],
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from sqlite3 import Connection, OperationalError
+from sqlite3 import Connection, DatabaseError, OperationalError
 from typing import Any
 
 from msgspec import structs
@@ -215,8 +215,7 @@ class SqliteArchive:
             except (UnicodeDecodeError, OperationalError) as error:
                 if "decode" not in str(error):
                     raise
-                connection.text_factory = _decode_damaged_text
-                return connection.execute(statement, values).fetchall()
+                return _read_damaged_rows(connection, statement, values)
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
         with self.transaction(), self.connected() as connection:
@@ -293,8 +292,9 @@ class SqliteArchive:
     # --- index support -----------------------------------------------------------------------------------------------
 
     def generation(self) -> str:
-        """Return the id of this archive's data."""
-        return str(self._run("SELECT value FROM state WHERE name = 'generation'")[0][0])
+        """Return the id of this archive's data; empty if it is damaged, which rebuilds the index."""
+        rows = self._run("SELECT value FROM state WHERE name = 'generation'")
+        return str(rows[0][0]) if rows else ""
 
     def renew_generation(self) -> None:
         """Replace the id, so that every index is rebuilt."""
@@ -363,8 +363,13 @@ def _parse_session(key: int, *row: Any) -> StoredSession:
     return StoredSession(ArchivedSession(**fields), ordinal, source, owner, origin, bool(present), text, version)
 
 
-def _decode_damaged_text(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
+def _read_damaged_rows(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[Any]:
+    """Read rows with damaged texts; raise an error if the names of the columns are damaged."""
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    try:
+        return connection.execute(statement, values).fetchall()
+    except UnicodeDecodeError as error:
+        raise DatabaseError("the schema is malformed") from error
 
 
 def _parse_iso(text: str) -> datetime | None:
