@@ -62,7 +62,8 @@ def test_no_match_exits_with_1_and_says_so(folder: Path) -> None:
     assert (result.exit_code, "None of 4 sessions matches" in result.output) == (1, True)
     empty = folder / "empty"
     empty.mkdir()
-    assert run("sessions", str(empty)).exit_code == 1
+    result = run("sessions", str(empty))
+    assert (result.exit_code, f"No sessions found in `{empty}`." in result.output) == (1, True)
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
