@@ -4,6 +4,7 @@ import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,18 +88,40 @@ def test_files_of_unknown_format_are_counted_and_listed_on_request(folder: Path)
     assert f"{folder / 'notes.txt'}: unknown format" in run("sessions", str(folder), "--problems").output
 
 
+def note_read_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that receives the name of each file that a command reads."""
+    read: list[str] = []
+
+    def note_and_read(path: Path, **options: Any) -> list[Session]:
+        read.append(path.name)
+        return read_all(path, **options)
+
+    monkeypatch.setattr(sources, "read_all", note_and_read)
+    return read
+
+
+def test_a_lookup_by_id_reads_only_files_that_may_have_the_session(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(folder / f"renamed-{number}.jsonl")
+    run("sync", "--no-discover", "--source", str(folder))
+    read = note_read_files(monkeypatch)
+    assert run_json("show", "00000002", "--no-discover", "--source", str(folder))["id"].startswith("00000002")
+    assert set(read) == {"renamed-2.jsonl"}
+    read.clear()
+    assert "(4 files searched)" in str(run("show", "0000000x", "--no-discover", "--source", str(folder)).exception)
+    assert read == []
+    new = write_session(folder, 7).rename(folder / "renamed-7.jsonl")
+    assert run("show", "00000007", "--no-discover", "--source", str(folder)).exit_code == 0
+    assert set(read) == {new.name}
+
+
 def test_unchanged_files_are_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "notes.txt").write_text("milk")
     before = [run("sessions", str(folder), *options).output for options in ((), ("--json",), ("--problems",))]
     assert run("sync", "--no-discover", "--source", str(folder)).exit_code == 0
-    read: list[str] = []
-    original = read_all
-
-    def note_and_read(path: Path, **_: object) -> list[Session]:
-        read.append(path.name)
-        return original(path)
-
-    monkeypatch.setattr(sources, "read_all", note_and_read)
+    read = note_read_files(monkeypatch)
     after = [run("sessions", str(folder), *options).output for options in ((), ("--json",), ("--problems",))]
     assert after == before
     assert read == []
@@ -113,6 +136,16 @@ def test_forgotten_and_deleted_files_are_as_on_disk(folder: Path) -> None:
     run("forget", "00000003", "--yes")
     (folder / "00000002-0000-4000-8000-000000000000.jsonl").unlink()
     assert listed(str(folder)) == [3, 1, 0]
+
+
+def test_a_forgotten_session_of_a_database_is_still_listed(tmp_path: Path) -> None:
+    file = str(ready(FIXTURES / "opencode.store.sql", tmp_path))
+    arguments = ("sessions", "--no-discover", "--source", file)
+    before = run(*arguments, "--json").output
+    run("sync", "--no-discover", "--source", file)
+    run("forget", "ses_s3NEWER", "--yes")
+    assert run(*arguments, "--json").output == before
+    assert run("show", "ses_s3", "--no-discover", "--source", file).exit_code == 0
 
 
 SESSION_FILES = sorted(path for path in FIXTURES.iterdir() if path.is_file() and ".golden." not in path.name)
