@@ -269,7 +269,7 @@ def test_every_first_installation_includes_what_install_starts() -> None:
         assert installations
         assert [line for line in installations if "mcp" not in line] == []
     makefile = (root / "Makefile").read_text(encoding="utf-8")
-    assert "--editable '.[mcp]'" in makefile
+    assert "--editable '.[mcp" in makefile
     assert "--editable .\n" not in makefile
 
 
