@@ -50,13 +50,14 @@ _WHOLE = VendorExtras(NAME, shape="whole")
 _SHELL = "local_shell"
 _TOOL_DEFINITION_ITEMS = ("additional_tools", "mcp_list_tools")
 """Items that define tools inside the input."""
-ROLES: dict[str, Role] = {
+_ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
     "user": "user",
     "assistant": "assistant",
 }
 _TEXT_TYPES = ("input_text", "output_text", "text", "refusal")
+ROLES = frozenset(_ROLES)
 _MEDIA_FIELDS = {"input_image": "image_url", "input_audio": "input_audio", "input_file": "file_data"}
 
 
@@ -108,11 +109,11 @@ def _parse_message(item: dict[str, Any]) -> Message | None:
     role, content = item.get("role"), item.get("content")
     if not isinstance(role, str) or not isinstance(content, str | list):
         return None
-    model_role = ROLES.get(role, "user")
+    model_role = _ROLES.get(role, "user")
     spoken = model_role == "assistant"
     is_string = isinstance(content, str)
     parts = (Text(content),) if isinstance(content, str) else parse_openai_responses_content(content, spoken=spoken)
-    author = infer_message_author(model_role, parts) if role in ROLES else "harness"
+    author = infer_message_author(model_role, parts) if role in _ROLES else "harness"
     rest = {key: value for key, value in item.items() if key not in ("type", "content")}
     if role == model_role:
         del rest["role"]
@@ -276,7 +277,7 @@ def _emit_items(message: Message, losses: ConversionLosses) -> list[Any]:
 def _emit_message(message: Message, parts: list[Part], *, native: bool) -> dict[str, Any]:
     rest, notes = get_extra_fields(message, NAME), get_layout_note(message, NAME).split()
     role = rest.get("role")
-    if not isinstance(role, str) or ROLES.get(role, "user") != message.role:
+    if not isinstance(role, str) or _ROLES.get(role, "user") != message.role:
         role = "user" if message.role == "tool" else message.role
     row: dict[str, Any] = {} if "untyped" in notes else {"type": "message"}
     texts = [part.text for part in parts if isinstance(part, Text | Summary)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from thresher.dialects.extras import get_extra_fields, get_unusual_role
+from thresher.dialects.extras import get_extra_fields
 from thresher.dialects.repairs.workspace import (
     MessageDraft,
     RepairWorkspace,
@@ -92,10 +92,7 @@ def reset_unknown_role(workspace: RepairWorkspace, violations: Sequence[Violatio
         pocket = message.pocket or VendorExtras(violation.dialect)
         pocket = structs.replace(pocket, fields=dump_json(fields) if fields else "")
         messages[violation.message] = structs.replace(message, pocket=pocket)
-        role, known = get_unusual_role(message, violation.dialect), message.role
-        workspace.record_repair(
-            violation.rule, violation.message, None, f"the unknown role `{role}` replaced by `{known}`"
-        )
+    workspace.record_repairs(violations, "the unknown role replaced by the inferred one")
     workspace.replace_messages(messages)
 
 
