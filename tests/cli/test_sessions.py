@@ -161,8 +161,10 @@ def test_the_archive_lists_what_the_file_lists(path: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["sessions", "show"])
-def test_a_terminal_shows_the_output_in_a_pager(command: str, folder: Path) -> None:
+def test_a_terminal_shows_the_output_in_a_pager(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder if command == "sessions" else next(folder.iterdir())
     shown = run_in_terminal(command, str(place), pager=f"{sys.executable} -c 'print(len(input()) > 0, \"paged\")'")
     assert shown == "True paged\n"  # a pager that ends early is no error
     assert "checkout" in run_in_terminal(command, str(place), pager="no-such-pager")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert "checkout" in run_in_terminal(command, str(place), pager="false")
