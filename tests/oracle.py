@@ -219,6 +219,8 @@ def _responses(rows: list[Json]) -> Iterator[str]:
         if reasoning and kind in ("user", "output", "odd"):
             yield f"{number}: the reasoning before it led to nothing"
         reasoning = kind == "reasoning"
+        if kind == "user" and row["role"] not in ("user", "system", "developer"):
+            yield f"{number}: a role that is none"
         if kind == "call":
             key = _call_key(row)
             if not key[1] or len(key[1]) > 64 or waiting[key]:

@@ -53,6 +53,7 @@ def test_without_a_command_an_overview_of_the_machine_is_printed(home: Path) -> 
     assert {agent["agent"]: agent["sessions"] for agent in value["agents"]} == {"claude-code": 2, "codex": 1, "pi": 1}
     assert value["home"] == str(home / "thresher")
     assert "thresher sessions" in run().output
+    assert "~/.claude/projects" in run().output
 
 
 def test_without_sessions_the_overview_suggests_the_demo() -> None:
@@ -146,6 +147,7 @@ def test_a_wrong_option_suggests_the_right_one(tmp_path: Path) -> None:
     assert "Did you mean `anthropic`?" in run("fit", "--to", "anthropc", str(tmp_path)).stderr
     assert "Did you mean `claude-code`?" in run("install", "cluade-code").stderr
     assert "'x' is not a valid whole number." in run("sessions", "--limit", "x").stderr
+    assert "0 is not in the range 1 or more." in run("sessions", "--limit", "0").stderr
 
 
 def test_one_of_many_sessions_in_a_file_is_selected_by_its_id(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,8 @@ def test_no_match_exits_with_1_and_says_so(folder: Path) -> None:
     assert (result.exit_code, "None of 4 sessions matches" in result.output) == (1, True)
     empty = folder / "empty"
     empty.mkdir()
-    assert run("sessions", str(empty)).exit_code == 1
+    result = run("sessions", str(empty))
+    assert (result.exit_code, f"No sessions found in `{empty}`." in result.output) == (1, True)
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])
@@ -86,18 +88,40 @@ def test_files_of_unknown_format_are_counted_and_listed_on_request(folder: Path)
     assert f"{folder / 'notes.txt'}: unknown format" in run("sessions", str(folder), "--problems").output
 
 
+def note_read_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that receives the name of each file that a command reads."""
+    read: list[str] = []
+
+    def note_and_read(path: Path, **options: Any) -> list[Session]:
+        read.append(path.name)
+        return read_all(path, **options)
+
+    monkeypatch.setattr(sources, "read_all", note_and_read)
+    return read
+
+
+def test_a_lookup_by_id_reads_only_files_that_may_have_the_session(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(folder / f"renamed-{number}.jsonl")
+    run("sync", "--no-discover", "--source", str(folder))
+    read = note_read_files(monkeypatch)
+    assert run_json("show", "00000002", "--no-discover", "--source", str(folder))["id"].startswith("00000002")
+    assert set(read) == {"renamed-2.jsonl"}
+    read.clear()
+    assert "(4 files searched)" in str(run("show", "0000000x", "--no-discover", "--source", str(folder)).exception)
+    assert read == []
+    new = write_session(folder, 7).rename(folder / "renamed-7.jsonl")
+    assert run("show", "00000007", "--no-discover", "--source", str(folder)).exit_code == 0
+    assert set(read) == {new.name}
+
+
 def test_unchanged_files_are_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "notes.txt").write_text("milk")
     before = [run("sessions", str(folder), *options).output for options in ((), ("--json",), ("--problems",))]
     assert run("sync", "--no-discover", "--source", str(folder)).exit_code == 0
-    read: list[str] = []
-    original = read_all
-
-    def note_and_read(path: Path, **_: object) -> list[Session]:
-        read.append(path.name)
-        return original(path)
-
-    monkeypatch.setattr(sources, "read_all", note_and_read)
+    read = note_read_files(monkeypatch)
     after = [run("sessions", str(folder), *options).output for options in ((), ("--json",), ("--problems",))]
     assert after == before
     assert read == []
@@ -114,6 +138,16 @@ def test_forgotten_and_deleted_files_are_as_on_disk(folder: Path) -> None:
     assert listed(str(folder)) == [3, 1, 0]
 
 
+def test_a_forgotten_session_of_a_database_is_still_listed(tmp_path: Path) -> None:
+    file = str(ready(FIXTURES / "opencode.store.sql", tmp_path))
+    arguments = ("sessions", "--no-discover", "--source", file)
+    before = run(*arguments, "--json").output
+    run("sync", "--no-discover", "--source", file)
+    run("forget", "ses_s3NEWER", "--yes")
+    assert run(*arguments, "--json").output == before
+    assert run("show", "ses_s3", "--no-discover", "--source", file).exit_code == 0
+
+
 SESSION_FILES = sorted(path for path in FIXTURES.iterdir() if path.is_file() and ".golden." not in path.name)
 
 
@@ -127,8 +161,10 @@ def test_the_archive_lists_what_the_file_lists(path: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["sessions", "show"])
-def test_a_terminal_shows_the_output_in_a_pager(command: str, folder: Path) -> None:
+def test_a_terminal_shows_the_output_in_a_pager(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder if command == "sessions" else next(folder.iterdir())
     shown = run_in_terminal(command, str(place), pager=f"{sys.executable} -c 'print(len(input()) > 0, \"paged\")'")
     assert shown == "True paged\n"  # a pager that ends early is no error
     assert "checkout" in run_in_terminal(command, str(place), pager="no-such-pager")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    assert "checkout" in run_in_terminal(command, str(place), pager="false")

@@ -119,6 +119,7 @@ BROKEN: dict[tuple[str, str], tuple[Message, ...]] = {
     ("unknown-role", ANTHROPIC): (asked(Text("bye"), format=ANTHROPIC, fields='{"role":"exit"}'),),
     ("system-place", ANTHROPIC): (HELLO, asked(Text("bye"), format=ANTHROPIC, fields='{"role":"system"}'), HELLO),
     ("unknown-role", CHAT): (HELLO, asked(Text("bye"), format=CHAT, fields='{"role":"exit"}')),
+    ("unknown-role", RESPONSES): (HELLO, asked(Text("bye"), format=RESPONSES, fields='{"role":"exit"}')),
     ("unknown-role", GEMINI): (asked(Text("bye"), format=GEMINI, fields='{"role":"critic"}'),),
     ("trailing-space", ANTHROPIC): (HELLO, said(Text("so "))),
 }

@@ -112,9 +112,9 @@ def make_console(pager: "IO[str] | None" = None) -> "Console":
 def paged_console() -> "Iterator[Console]":
     """Yield a console. A terminal shows its output in a pager: `$PAGER`, or `less`, which ends if it fits the screen.
 
-    The context ends early, without an error, when the user closes the pager.
+    An agent's terminal gets no pager. The context ends early, without an error, when the user closes the pager.
     """
-    command = shlex.split(os.environ.get("PAGER", "less")) if sys.stdout.isatty() else []
+    command = shlex.split(os.environ.get("PAGER", "less")) if _has_reader() else []
     program = shutil.which(command[0]) if command else None
     if program is None:
         yield make_console()
@@ -130,6 +130,14 @@ def paged_console() -> "Iterator[Console]":
         while process.poll() is None:
             with suppress(KeyboardInterrupt):  # a key of the pager, too
                 process.wait()
+
+
+def _has_reader() -> bool:
+    """Return whether a person reads the output. An agent that runs commands in a terminal never closes a pager."""
+    from thresher.memory.host_session import find_current_session, is_inside_agent
+
+    has_agent = is_inside_agent(os.environ) or find_current_session(os.environ)
+    return sys.stdout.isatty() and sys.stdin.isatty() and not has_agent
 
 
 def _raise_broken_pipe() -> NoReturn:

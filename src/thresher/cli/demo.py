@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from thresher.render.session_row import SessionEntry, SessionRow
 
 DEMO_QUESTION = "why were half pennies lost at the reduced rate?"
-MAX_SESSIONS, MAX_MESSAGES = 2, 3
+MAX_SESSIONS, MAX_MESSAGES = 2, 1
 
 
 @click.command("demo")
@@ -51,7 +51,7 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
     files = write_samples(folder)
     agent_folders = sorted({folder / file.relative_to(folder).parts[0] for file in files})
     sessions, _ = read_sessions(SessionSources(discover=False).list_files(agent_folders))
-    rows = [make_session_row(session) for session in sessions]
+    rows = sorted(map(make_session_row, sessions), key=lambda row: row.ended, reverse=True)
     memory = Memory(home=folder / DATA_FOLDER, sources=agent_folders, discover=False)
     results = memory.search(DEMO_QUESTION, sessions=MAX_SESSIONS, messages=MAX_MESSAGES)
     if as_json:

@@ -37,9 +37,12 @@ def option(declaration: str, text: str, *, name: str = "", **settings: Any) -> C
 
 
 class WholeNumber(click.IntRange):
-    """A whole number in a range. Errors say so; click's say "integer range" for a text that is no number."""
+    """A whole number in a range, which help and errors describe in words: "1 or more", "0 to 65535"."""
 
     name = "whole number"
+
+    def _describe_range(self) -> str:
+        return f"{self.min} or more" if self.max is None else f"{self.min} to {self.max}"
 
 
 json_option = option("--json", "Print JSON, and nothing else, on standard output.", name="as_json")

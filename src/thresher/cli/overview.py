@@ -12,6 +12,7 @@ from thresher.cli.common import make_console, print_output
 from thresher.cli.sources import open_existing_memory
 from thresher.errors import ReadError
 from thresher.memory.ingest.change_detection import read_file_stat
+from thresher.render.session_names import abbreviate_home
 from thresher.render.text import format_byte_size, format_local_time, plural
 from thresher.store import get_data_folder
 from thresher.transcripts import discover, list_session_versions
@@ -101,5 +102,5 @@ def _agent_table(agents: list[dict[str, Any]]) -> "Table":
     for agent in agents:
         newest = format_local_time(datetime.fromisoformat(agent["newest"]))
         size = format_byte_size(agent["bytes"])
-        table.add_row(agent["agent"], f"{agent['sessions']:,}", size, newest, agent["folder"])
+        table.add_row(agent["agent"], f"{agent['sessions']:,}", size, newest, abbreviate_home(agent["folder"]))
     return table

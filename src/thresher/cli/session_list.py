@@ -6,14 +6,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from thresher.cli.sources import open_existing_memory, read_sessions
+from thresher.cli.sources import find_in_archive, read_sessions
 from thresher.memory.ingest.extract import describe_session
 from thresher.memory.ingest.sync import absolute_path
-from thresher.memory.ingest.unchanged_files import UnchangedFiles, find_unchanged_files
 from thresher.memory.records import ArchivedSession
 from thresher.memory.session_store import SessionStore
 from thresher.model import Problem, Session
-from thresher.store import StoreError
 
 
 class ListedSession(NamedTuple):
@@ -64,7 +62,7 @@ class SessionList(NamedTuple):
 
 def list_sessions(files: Sequence[Path], *, named: Collection[Path] = ()) -> SessionList:
     """List the sessions in the files. A file of unknown format is a failure if it is in `named`."""
-    store, known = _find_in_archive(files)
+    store, known = find_in_archive(files)
     rest = [path for path in files if absolute_path(str(path)) not in known.paths]
     unrecognized = [str(path) for path in files if absolute_path(str(path)) in known.unrecognized and path not in named]
     rest += [path for path in files if absolute_path(str(path)) in known.unrecognized and path in named]
@@ -73,17 +71,6 @@ def list_sessions(files: Sequence[Path], *, named: Collection[Path] = ()) -> Ses
     listed += _describe_read_sessions(sessions)
     listed.sort(key=_age, reverse=True)
     return SessionList(listed, failures, unrecognized, len(rest), store)
-
-
-def _find_in_archive(files: Iterable[Path]) -> tuple[SessionStore | None, UnchangedFiles]:
-    """Return the store and what it knows about the files; nothing if there is no archive, or it cannot be read."""
-    memory = open_existing_memory()
-    if memory is None:
-        return None, UnchangedFiles()
-    try:
-        return memory.store, find_unchanged_files(memory.store, map(str, files))
-    except StoreError:
-        return None, UnchangedFiles()
 
 
 def _describe_read_sessions(sessions: Iterable[Session]) -> Iterator[ListedSession]:

@@ -81,7 +81,7 @@ def sessions_command(
             _print_table(listed, more=len(matches) - len(listed))
             _print_problems(listed, found, as_list=problems)
         else:
-            print_text(_no_sessions_message(found))
+            print_text(_no_sessions_message(found, [*paths, *sources.extra]))
     for text in _format_notes(found, is_slow=is_slow and not paths):
         warn(text)
     if found.failures or not listed:
@@ -123,12 +123,14 @@ def _print_problems(listed: "Iterable[ListedSession]", found: "SessionList", *, 
         print_text(f"{' and '.join(counts)}; `--problems` lists them.")
 
 
-def _no_sessions_message(found: "SessionList") -> str:
+def _no_sessions_message(found: "SessionList", named: Sequence[Path]) -> str:
     if found.sessions:
         count = plural(len(found.sessions), "session")
         return f"None of {count} matches. Use fewer or other conditions (--project, --agent, --since)."
+    where = f" in {', '.join(f'`{path}`' for path in named)}" if named else ""
     unknown = f" {plural(len(found.unrecognized), 'file')} of unknown format." if found.unrecognized else ""
-    return f"No sessions found.{unknown} `thresher sessions PATH` reads other folders; `thresher demo` has samples."
+    other = "another folder" if named else "a folder"
+    return f"No sessions found{where}.{unknown} `thresher sessions PATH` reads {other}; `thresher demo` has samples."
 
 
 def _format_notes(found: "SessionList", *, is_slow: bool) -> Iterator[str]:

@@ -14,6 +14,8 @@ from thresher.transcripts import discover, files_below, format_names, read_all
 
 if TYPE_CHECKING:
     from thresher.memory import Memory
+    from thresher.memory.ingest.unchanged_files import UnchangedFiles
+    from thresher.memory.session_store import SessionStore
 
 SLOW_SYNC_SECONDS = 2.0
 """Maximum duration of a silent sync. A longer one reports how many messages it read."""
@@ -50,7 +52,8 @@ class SessionSources(NamedTuple):
 
         The lookup first parses files whose name contains `reference`. If none matches, and the file of the archived
         session no longer exists, the session comes from the archive, with secrets redacted unless `reveal` is true.
-        Otherwise the lookup parses all files, which is slow.
+        Otherwise the lookup parses all files that may contain it: those that changed since the last sync, and those in
+        which the archive has such an id.
         """
         check_reference(reference)
         if Path(reference).is_file():
@@ -63,7 +66,7 @@ class SessionSources(NamedTuple):
         archived = _find_archived_session(reference)
         if archived is not None and not Path(archived.file).exists():
             return _from_archive(archived, "its file was deleted", reveal=reveal)
-        if matches := _find_by_id_prefix(reference, files):
+        if matches := _find_by_id_prefix(reference, _exclude_other_sessions(reference, files)):
             return _require_single(matches, reference, hint)
         if archived is not None:
             return _from_archive(archived, "no file in the searched folders contains it", reveal=reveal)
@@ -121,6 +124,20 @@ def open_existing_memory() -> "Memory | None":
     return memory if memory.store.exists() else None
 
 
+def find_in_archive(files: Iterable[Path]) -> "tuple[SessionStore | None, UnchangedFiles]":
+    """Return the store and what it knows about the files; nothing if there is no archive, or it cannot be read."""
+    from thresher.memory.ingest.unchanged_files import UnchangedFiles, find_unchanged_files
+    from thresher.store import StoreError
+
+    memory = open_existing_memory()
+    if memory is None:
+        return None, UnchangedFiles()
+    try:
+        return memory.store, find_unchanged_files(memory.store, map(str, files))
+    except StoreError:
+        return None, UnchangedFiles()
+
+
 def session_dialect(session: Session) -> str | None:
     """Return the dialect of a session that was read from API messages; None for a transcript."""
     return session.agent if session.agent in format_names("wire") else None
@@ -160,6 +177,15 @@ def _find_by_id_prefix(reference: str, files: Sequence[Path]) -> list[Session]:
     family = [member for session in sessions for member in (session, *session.children)]
     matches = [session for session in family if session.id.startswith(reference)]
     return [session for session in matches if session.id == reference] or matches
+
+
+def _exclude_other_sessions(reference: str, files: Sequence[Path]) -> list[Path]:
+    """Return the files without those that have no such session, as the archive knows."""
+    from thresher.memory.ingest.sync import absolute_path
+
+    known = find_in_archive(files)[1]
+    matching = {facts.file for facts in known.sessions if facts.id.startswith(reference)}
+    return [path for path in files if absolute_path(str(path)) not in known.paths - matching]
 
 
 def _find_archived_session(reference: str) -> Session | None:

@@ -51,6 +51,8 @@ class Dialect(Struct, frozen=True):
     kind: Literal["wire"] = "wire"
     arrange: ArrangeRows = arrange_by_role
     """Function that arranges a history in the rows that `emit` would produce, without encoding them."""
+    roles: frozenset[str] = frozenset()
+    """Roles that `parse` knows. Another role is read as `user` and reported; empty: roles are not checked."""
     rules: "tuple[LegalityRule, ...]" = ()
     """Requirements of the API, each with its repair."""
     vendor: str = ""

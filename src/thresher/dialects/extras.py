@@ -89,6 +89,14 @@ def is_opaque_message(message: Message, name: str) -> bool:
     return get_layout_note(message, name) == "whole" and len(parts) == 1 and isinstance(parts[0], Unknown)
 
 
+def get_unusual_role(message: Message, name: str) -> str:
+    """Return the role that the message had in dialect `name`, if it differs from the usual one; otherwise ""."""
+    if message.pocket is None or '"role":' not in message.pocket.fields:
+        return ""
+    role = get_extra_fields(message, name).get("role")
+    return role if isinstance(role, str) else ""
+
+
 def is_nonconforming_message(message: Message, name: str) -> bool:
     """Return True if the message does not match its dialect's documentation."""
     return is_opaque_message(message, name) and message.author == "harness"

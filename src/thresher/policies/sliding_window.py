@@ -7,7 +7,6 @@ Earlier summaries and the first request are dropped last, because nothing else c
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar
 
 from thresher.edits import Drop, Edit, find_pins
 from thresher.edits.placeholder import describe_part, format_placeholder, get_placeholder_id
@@ -27,7 +26,7 @@ class SlidingWindow:
 
     budget: int | None = None
     """Maximum tokens, including pinned parts and tool definitions; None: the budget of the plan or window."""
-    requires_budget: ClassVar[bool] = True
+    requires_budget = True
     """The policy cannot work without a budget."""
     scale: TokenWeights = field(default_factory=default_token_weights, repr=False, compare=False)
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from thresher.dialects.base import Dialect
+from thresher.dialects.convert import unknown_role_problems
 from thresher.dialects.extras import is_nonconforming_message
 from thresher.dialects.intake import detect_dialect
 from thresher.errors import FormatError, ReadError, ThresherError, UnknownFormatError
@@ -220,5 +221,5 @@ def _build_dialect_session(source: SourceFile, chosen: Dialect, value: Any, id_:
         segments=(history,),
         records={"message": len(history)},
         title=title_from_prompt([history]),
-        problems=(Problem(what, "kept unchanged"),) if odd else (),
+        problems=(*((Problem(what, "kept unchanged"),) if odd else ()), *unknown_role_problems(history, "read as")),
     )

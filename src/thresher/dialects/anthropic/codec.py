@@ -55,6 +55,9 @@ def parse_anthropic(value: Any) -> History:
     return make_request_history(NAME, messages, rest)
 
 
+ROLES = frozenset({"user", "assistant", "system"})
+
+
 def parse_anthropic_message(row: Any) -> Message:
     """Parse one message; preserve an undocumented one whole."""
     content = row.get("content") if isinstance(row, dict) else None
@@ -66,7 +69,8 @@ def parse_anthropic_message(row: Any) -> Message:
     expected = {"content": content, "role": _api_role(role)}
     rest = {key: value for key, value in row.items() if key not in expected or expected[key] != value}
     pocket = VendorExtras(NAME, dump_json(rest) if rest else "", shape=shape) if rest or shape else NATIVE_EXTRAS
-    return Message(role, parts, author=infer_message_author(role, parts), pocket=pocket)
+    author = infer_message_author(role, parts) if row["role"] in ROLES else "harness"
+    return Message(role, parts, author=author, pocket=pocket)
 
 
 def infer_anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:

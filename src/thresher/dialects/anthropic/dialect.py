@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thresher.dialects.anthropic.cache_breakpoints import place_cache_breakpoints, request_thinking_drop
-from thresher.dialects.anthropic.codec import NAME, emit_anthropic, parse_anthropic, sniff_anthropic
+from thresher.dialects.anthropic.codec import NAME, ROLES, emit_anthropic, parse_anthropic, sniff_anthropic
 from thresher.dialects.anthropic.http_api import HTTP_API
 from thresher.dialects.anthropic.rules import RULES
 from thresher.dialects.anthropic.system_rows import settle_system_rows
@@ -30,6 +30,7 @@ DIALECT = Dialect(
     parse_anthropic,
     emit_anthropic,
     sniff_anthropic,
+    roles=ROLES,
     rules=RULES,
     http_api=HTTP_API,
     vendor="anthropic",

@@ -80,6 +80,9 @@ def _collect_call_ids(rows: list[Any]) -> Iterator[str]:
                     yield part[key]["id"]
 
 
+ROLES = frozenset({"user", "model", "function", "system"})
+
+
 def parse_gemini_content(row: Any, pairing: CallIdAssigner) -> Message:
     """Parse one content; preserve an undocumented one whole. `pairing` holds the earlier calls."""
     parts = row.get("parts") if isinstance(row, dict) else None
@@ -92,7 +95,8 @@ def parse_gemini_content(row: Any, pairing: CallIdAssigner) -> Message:
     if rest.get("role") == _api_role(role):
         del rest["role"]
     pocket = VendorExtras(NAME, dump_json(rest) if rest else "", absent) if rest or absent else NATIVE_EXTRAS
-    return Message(role, parsed, author=infer_message_author(role, parsed), pocket=pocket)
+    author = infer_message_author(role, parsed) if (row.get("role") or "user") in ROLES else "harness"
+    return Message(role, parsed, author=author, pocket=pocket)
 
 
 def _history_role(role: Any, parts: tuple[Part, ...]) -> Role:

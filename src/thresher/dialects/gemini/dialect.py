@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from thresher.dialects.base import Dialect, TokenFrame
-from thresher.dialects.gemini.codec import NAME, emit_gemini, parse_gemini, sniff_gemini
+from thresher.dialects.gemini.codec import NAME, ROLES, emit_gemini, parse_gemini, sniff_gemini
 from thresher.dialects.gemini.http_api import HTTP_API
 from thresher.dialects.gemini.rules import RULES
 from thresher.dialects.usage_fields import int_field
@@ -31,6 +31,7 @@ DIALECT = Dialect(
     emit_gemini,
     sniff_gemini,
     messages_field="contents",
+    roles=ROLES,
     rules=RULES,
     http_api=HTTP_API,
     vendor="gemini",

@@ -50,7 +50,7 @@ NATIVE_EXTRAS = VendorExtras(NAME)
 
 _ContentParts = tuple[ResultPart, ...]
 _LIST_EXTRAS = VendorExtras(NAME, shape="list")
-_ROLES: dict[str, Role] = {
+ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -77,12 +77,12 @@ def parse_openai_chat_message(row: Any, pairing: CallIdAssigner | None = None) -
     content = parse_openai_chat_content(row.get("content")) if isinstance(role, str) else None
     if content is None:
         return make_opaque_message(NAME, row)
-    model_role = _ROLES.get(str(role), "user")
+    model_role = ROLES.get(str(role), "user")
     if model_role == "tool":
         return _parse_result(row, content, pairing or CallIdAssigner())
     if model_role == "assistant":
         return _parse_assistant(row, content, pairing or CallIdAssigner()) or make_opaque_message(NAME, row)
-    author = infer_message_author(model_role, content) if role in _ROLES else "harness"
+    author = infer_message_author(model_role, content) if role in ROLES else "harness"
     return Message(model_role, content, author=author, pocket=_row_extras(row, model_role, set()))
 
 
@@ -291,7 +291,7 @@ class _RowWriter:
 def _emit_native(message: Message) -> dict[str, Any]:
     rest, notes = get_extra_fields(message, NAME), get_layout_note(message, NAME).split()
     role = rest.get("role")
-    known = isinstance(role, str) and _ROLES.get(role, "user") == message.role
+    known = isinstance(role, str) and ROLES.get(role, "user") == message.role
     row: dict[str, Any] = {"role": role if known else message.role}
     content: tuple[Part, ...] = message.parts
     for result in message.results:

@@ -3,7 +3,7 @@
 from functools import partial
 
 from thresher.dialects.base import Dialect
-from thresher.dialects.openai_chat.codec import NAME, emit_openai_chat, parse_openai_chat
+from thresher.dialects.openai_chat.codec import NAME, ROLES, emit_openai_chat, parse_openai_chat
 from thresher.dialects.openai_chat.http_api import HTTP_API
 from thresher.dialects.openai_chat.layout import arrange_chat_rows
 from thresher.dialects.openai_chat.rows import sniff_openai_chat
@@ -17,6 +17,7 @@ DIALECT = Dialect(
     emit_openai_chat,
     sniff_openai_chat,
     arrange=arrange_chat_rows,
+    roles=frozenset(ROLES),
     rules=RULES,
     http_api=HTTP_API,
     prompt_fields=frozenset({"tools", "functions"}),

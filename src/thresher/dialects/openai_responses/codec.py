@@ -61,6 +61,7 @@ _ROLES: dict[str, Role] = {
     "assistant": "assistant",
 }
 _TEXT_TYPES = ("input_text", "output_text", "text", "refusal")
+ROLES = frozenset(_ROLES)
 _MEDIA_FIELDS = {"input_image": "image_url", "input_audio": "input_audio", "input_file": "file_data"}
 
 

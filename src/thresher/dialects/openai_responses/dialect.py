@@ -6,6 +6,7 @@ from thresher.dialects.base import Dialect
 from thresher.dialects.layout import arrange_in_order
 from thresher.dialects.openai_responses.codec import (
     NAME,
+    ROLES,
     emit_openai_responses,
     parse_openai_responses,
     sniff_openai_responses,
@@ -22,6 +23,7 @@ DIALECT = Dialect(
     sniff_openai_responses,
     messages_field="input",
     arrange=arrange_in_order,
+    roles=frozenset(ROLES),
     rules=RULES,
     http_api=HTTP_API,
     vendor="openai",

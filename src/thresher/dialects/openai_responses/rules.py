@@ -5,7 +5,7 @@ from functools import partial
 
 from thresher.dialects.extras import get_extra_fields
 from thresher.dialects.layout import DialectLayout, LayoutRow, PlacedPart, RuleFinding
-from thresher.dialects.openai_responses.codec import NAME
+from thresher.dialects.openai_responses.codec import NAME, ROLES
 from thresher.dialects.openai_responses.repairs import ITEM_IDS, RESULT_KINDS, get_tool_kind
 from thresher.dialects.repairs import steps
 from thresher.dialects.rules import shared
@@ -101,6 +101,7 @@ RULES = (
     shared.ORPHAN_RESULT.documented_at(_TOOLS, _NO_FUNCTION_CALL),
     shared.REPEATED_RESULT.documented_at(_TOOLS, "one output for each call"),
     shared.UNANSWERED_CALL.documented_at(_TOOLS, _NO_OUTPUT),
+    shared.known_role_rule(*ROLES).documented_at(_RESPONSES, "Invalid value for 'role': supported values are"),
     LegalityRule("result-kind", _check_result_kind, RESULT_KINDS, _RESPONSES, _NO_CUSTOM_OUTPUT),
     shared.MISSING_ID.documented_at(_RESPONSES, "Missing required parameter: 'call_id'"),
     shared.repeated_id_rule("open calls").documented_at(_TOOLS, "two open calls with one id: no clear match"),
