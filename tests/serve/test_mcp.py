@@ -25,7 +25,7 @@ from mcp.types import CallToolResult, TextContent
 from command_line import run
 from thresher.edits.placeholder import find_placeholder_ids
 from thresher.memory import Memory
-from thresher.render.memory import archived_session_value, recall_value, search_result_value
+from thresher.render.memory_values import archived_session_value, recall_value, search_result_value
 from thresher.samples import write_samples
 from thresher.serve.access_token import TOKEN_FILE
 from thresher.serve.mcp import build_mcp_server

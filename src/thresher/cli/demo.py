@@ -43,7 +43,7 @@ def demo_command(folder: Path | None, as_json: bool) -> None:
       thresher demo --to /tmp/samples --json
     """
     from thresher.memory import Memory
-    from thresher.render.memory import search_result_value
+    from thresher.render.memory_values import search_result_value
     from thresher.render.session_row import make_session_row
     from thresher.samples import write_samples
 

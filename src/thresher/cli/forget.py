@@ -126,7 +126,8 @@ def _print_sessions(
     removed: bool = False,
     related: "Sequence[ArchivedSession]" = (),
 ) -> None:
-    from thresher.render.memory import StyledLine, archived_session_lines, archived_session_value
+    from thresher.render.memory import StyledLine, archived_session_lines
+    from thresher.render.memory_values import archived_session_value
 
     value = {
         "sessions": [archived_session_value(session) for session in sessions],

@@ -69,10 +69,10 @@ def proxy_command(
 
     \b
     Examples:
-      thresher proxy --observe                              change nothing, report everything
-      thresher proxy --budget 80k                           listen on http://127.0.0.1:8788
-      ANTHROPIC_BASE_URL=http://127.0.0.1:8788 claude       use it
-      thresher proxy --status                               what it did so far
+      thresher proxy --observe                  change nothing, report everything
+      thresher proxy --budget 80k               listen on http://127.0.0.1:8788
+      ANTHROPIC_BASE_URL=http://127.0.0.1:8788 claude  use it
+      thresher proxy --status                   what it did so far
     """
     if status:
         _print_status(host, port, token, as_json=as_json)

@@ -66,7 +66,8 @@ def recall_command(
       thresher recall 0f3c9a1e why --model qwen3 --url http://localhost:8000/v1
     """
     from thresher.budget.settings import parse_token_count
-    from thresher.render.memory import recall_lines, recall_value, wrap_lines_in_tags
+    from thresher.render.memory import recall_lines, wrap_lines_in_tags
+    from thresher.render.memory_values import recall_value
     from thresher.summarize import SummaryError
 
     check_reference(session)

@@ -63,9 +63,9 @@ def run_command(
     \b
     Examples:
       thresher run claude
-      thresher run --observe claude                         change nothing, report everything
+      thresher run --observe claude             change nothing, report everything
       thresher run --budget 80k codex exec "fix the test"
-      thresher run --dry-run gemini                         show the settings, start nothing
+      thresher run --dry-run gemini             show the settings, start nothing
       thresher run -- python my_agent.py
     """
     from thresher.serve.launch.agent import LaunchContext

@@ -218,7 +218,8 @@ def _print_notes(memory: "Memory", results: "SearchResults", text: str, filters:
 def _print_results(
     memory: "Memory", results: "SearchResults | None", *, is_whole: bool, left_out: bool, as_json: bool
 ) -> None:
-    from thresher.render.memory import exclusion_lines, exclusion_value, search_result_value, wrap_lines_in_tags
+    from thresher.render.memory import exclusion_lines, wrap_lines_in_tags
+    from thresher.render.memory_values import exclusion_value, search_result_value
 
     if as_json:
         value = search_result_value(results) if results else {}

@@ -34,7 +34,8 @@ def sync_command(sources: SessionSources, as_json: bool) -> None:
       thresher sync --source ~/old-laptop/.claude
       thresher sync --no-discover --source runs/ --json
     """
-    from thresher.render.memory import sync_report_lines, sync_report_value
+    from thresher.render.memory import sync_report_lines
+    from thresher.render.memory_values import sync_report_value
 
     memory = sources.open_memory()
     memory.after_index.clear()  # the vectors have a progress bar of their own

@@ -5,6 +5,7 @@ frozen dataclass whose fields are its options, or of any callable that takes a h
 """
 
 import warnings
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, get_type_hints
@@ -85,7 +86,8 @@ def policy_options(name: str) -> dict[str, Any]:
     """Return the options of a policy with their types."""
     kind = policy_class(name)
     hints = get_type_hints(kind) if isinstance(kind, type) else {}
-    return {field: hints[field] for field in getattr(kind, "__dataclass_fields__", {}) if field != "scale"}
+    options = fields(kind) if is_dataclass(kind) else ()
+    return {field.name: hints[field.name] for field in options if field.name != "scale"}
 
 
 def policy_name(policy: Policy) -> str:

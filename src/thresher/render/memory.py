@@ -1,4 +1,4 @@
-"""Render search results and archive reports as styled lines and as JSON values.
+"""Render search results and archive reports as styled lines.
 
 A line consists of styled texts. Only a terminal shows the styles. Output to a pipe is plain text and needs no rendering
 library, whose import would delay the search of an agent.
@@ -9,11 +9,8 @@ All transcript text goes through `strip_control_codes` and cannot break a line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from shlex import quote
-from typing import Any, NamedTuple
-
-from msgspec import to_builtins
+from typing import NamedTuple
 
 from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import ArchivedSession, MemorySizes, SyncReport
@@ -60,17 +57,6 @@ EXCLUSION_LABELS = {
     "system": "in system prompts",
 }
 """Labels of the reasons why a search excludes text. A reason without a label is printed as it is."""
-
-
-_SYNC_KEYS = {
-    "gone": "missing",
-    "foreign": "unrecognized",
-    "forgotten": "expired",
-    "forgotten_again": "skipped_forgotten",
-    "indexed": "indexed_share",
-}
-_ARCHIVE_KEYS = {"call": "call_id", "root": "family_root", "made_by": "memory_tool", "gone": "file_deleted"}
-"""JSON keys of fields whose names come from archive columns."""
 
 
 class StyledLine(NamedTuple):
@@ -157,9 +143,13 @@ def _session_hit_lines(session: SessionHit, name: str, show: str, brief: int | N
         ids = ", ".join(shorten_session_ids(session.family)[:5]) + (", …" if len(session.family) > 5 else "")
         yield _styled_line(f"  related: {len(session.family)} of the same family ({ids})", "dim", hang=2)
     yield _command_line("show:  ", f"{show} --around {session.hits[0].at}" if session.hits else show)
-    # Nothing may change a quoted command afterward.
-    if brief is None and neutralize_tags(session.resume) == session.resume != "":
+    if brief is None and session.resume and _can_be_shown(session.resume):
         yield _command_line("resume:", session.resume)
+
+
+def _can_be_shown(command: str) -> bool:
+    """Return True if a quoted command can be printed as it is: nothing may change it afterward."""
+    return to_single_line(neutralize_tags(strip_control_codes(command))) == command
 
 
 def _hit_line(hit: SearchHit) -> StyledLine:
@@ -206,44 +196,6 @@ def _excluded_count_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
         yield _styled_line(f"excluded: {', '.join(counts)}; use --all to include them", "dim")
 
 
-def search_result_value(results: SearchResults) -> dict[str, Any]:
-    """Return search results as a JSON value. The keys are stable."""
-    return {
-        "query": results.query,
-        "sessions": [_session_value(session) for session in results.sessions],
-        "total": results.found,
-        "page": results.page,
-        "has_more": results.more,
-        "indexed_share": results.indexed,
-        "excluded": dict(results.excluded),
-    }
-
-
-def _session_value(session: SessionHit) -> dict[str, Any]:
-    fields = ("id", "agent", "project", "branch", "title", "file", "line", "score", "matches")
-    value = {field: getattr(session, field) for field in fields}
-    value |= {
-        "time": _iso(session.time),
-        "family": list(session.family),
-        "parent": session.parent,
-        "subagent": session.subagent,
-    }
-    value |= {"file_deleted": session.gone, "resume_command": session.resume}
-    return value | {"hits": [_hit_value(hit) for hit in session.hits]}
-
-
-def _hit_value(hit: SearchHit) -> dict[str, Any]:
-    return {
-        "role": hit.role,
-        "author": hit.author,
-        "kind": hit.kind,
-        "text": hit.text,
-        "message_index": hit.at,
-        "line": hit.line,
-        "time": _iso(hit.time),
-    }
-
-
 def recall_lines(recalled: RecallResult, *, program: str = "thresher") -> Iterator[StyledLine]:
     """Render the answer to a question from one session, with citations."""
     session = recalled.session
@@ -284,21 +236,6 @@ def _citation(excerpt: Excerpt) -> StyledLine:
     return StyledLine(((f"[{excerpt.at}] ", "bold"), (facts, "dim")))
 
 
-def recall_value(recalled: RecallResult) -> dict[str, Any]:
-    """Return a recall result as a JSON value."""
-    session = _session_value(recalled.session)
-    shown = ("id", "agent", "project", "branch", "title", "file", "file_deleted", "resume_command")
-    file = recalled.session.file
-    return {
-        "question": recalled.question,
-        "is_answered": recalled.found,
-        "answer": recalled.answer,
-        "session": {field: session[field] for field in shown},
-        "excerpts": [_hit_value(one) | {"file": file, "tokens": one.tokens} for one in recalled.excerpts],
-        "tokens": recalled.tokens,
-    }
-
-
 def sync_report_lines(report: SyncReport, sizes: MemorySizes, excluded: Mapping[str, int]) -> Iterator[StyledLine]:
     """Render the result of a sync and the archive's size."""
     if report.busy:
@@ -335,7 +272,7 @@ def _file_counts(report: SyncReport) -> list[tuple[str, int]]:
 
 def exclusion_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
     """Render the share of text that searches exclude, by reason."""
-    reasons = _nonzero_reasons(excluded)
+    reasons = nonzero_reasons(excluded)
     total = sum(excluded.values())
     if not total:
         return
@@ -347,22 +284,9 @@ def exclusion_lines(excluded: Mapping[str, int]) -> Iterator[StyledLine]:
         yield _styled_line(f"  {count / total:6.1%}  {format_count(count):>9}  {label}", "dim")
 
 
-def _nonzero_reasons(excluded: Mapping[str, int]) -> dict[str, int]:
+def nonzero_reasons(excluded: Mapping[str, int]) -> dict[str, int]:
+    """Return the reasons that exclude any text, with their counts."""
     return {reason: count for reason, count in excluded.items() if reason and count}
-
-
-def sync_report_value(report: SyncReport, sizes: MemorySizes, excluded: Mapping[str, int]) -> dict[str, Any]:
-    """Return the result of a sync as a JSON value."""
-    formatted = {"failed": list(report.failed), "seconds": round(report.seconds, 3)}
-    value = {_SYNC_KEYS.get(name, name): count for name, count in (report._asdict() | formatted).items()}
-    return value | {"sizes": to_builtins(sizes), "excluded_texts": exclusion_value(excluded)}
-
-
-def exclusion_value(excluded: Mapping[str, int]) -> dict[str, Any]:
-    """Return the number of excluded texts by reason and their share of all texts."""
-    total = sum(excluded.values())
-    reasons = _nonzero_reasons(excluded)
-    return {"by_reason": reasons, "total": total, "share": sum(reasons.values()) / total if total else 0.0}
 
 
 def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[StyledLine]:
@@ -377,23 +301,12 @@ def archived_session_lines(sessions: Sequence[ArchivedSession]) -> Iterator[Styl
         yield StyledLine(((f"  {name}", "bold"), (facts, ""), (f"  {title}", "dim")), hanging_indent=2)
 
 
-def archived_session_value(session: ArchivedSession) -> dict[str, Any]:
-    """Return an archived session as a JSON value, without its internal key."""
-    value: dict[str, Any] = to_builtins(session)
-    fields = {_ARCHIVE_KEYS.get(name, name): value[name] for name in value if name != "key"}
-    return {name: redact(field) if isinstance(field, str) else field for name, field in fields.items()}
-
-
 def wrap_lines_in_tags(lines: Iterable[StyledLine], ids: Iterable[str]) -> Iterator[StyledLine]:
     """Enclose lines in recall tags, for output to a pipe."""
     yield _styled_line(format_opening_tag(ids))
     for line in lines:
         yield StyledLine(((neutralize_tags(line.text), ""),))
     yield _styled_line(CLOSING_TAG)
-
-
-def _iso(time: datetime | None) -> str | None:
-    return time.isoformat() if time else None
 
 
 def _styled_line(text: str, style: str = "", *, hang: int = 0) -> StyledLine:
