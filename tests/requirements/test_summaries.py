@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import thresher as th
-from requirements.conversations import (
+from conversations import (
     Conversation,
     Row,
     arguments,
@@ -21,6 +19,8 @@ from requirements.conversations import (
     text_of,
     tools,
 )
+
+import thresher as th
 from step_count import count_steps
 from thresher.model import History, Place
 from thresher.policies.batch_summary import SummarizeBatches
