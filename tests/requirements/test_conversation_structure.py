@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conversations import (
+from fitted_conversations import (
     Conversation,
     Row,
     fit,

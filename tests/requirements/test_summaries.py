@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversations import (
+from fitted_conversations import (
     Conversation,
     Row,
     arguments,
