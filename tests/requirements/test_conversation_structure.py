@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-
-import thresher as th
-from requirements.conversations import (
+from fitted_conversations import (
     Conversation,
     Row,
     fit,
@@ -15,6 +13,8 @@ from requirements.conversations import (
     text_of,
     tools,
 )
+
+import thresher as th
 from thresher.policies.exchanges import SummarizeExchanges
 from thresher.store import InMemoryContentStore
 

@@ -6,10 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import thresher as th
-from command_line import run
-from requirements.conversations import (
+from fitted_conversations import (
     Conversation,
     Row,
     arguments,
@@ -21,6 +18,9 @@ from requirements.conversations import (
     text_of,
     tools,
 )
+
+import thresher as th
+from command_line import run
 
 PRESETS = ("none", "minimal", "moderate", "smart", "aggressive")
 REPORT = text_of("report")

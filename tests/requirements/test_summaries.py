@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import thresher as th
-from requirements.conversations import (
+from fitted_conversations import (
     Conversation,
     Row,
     arguments,
@@ -21,6 +19,8 @@ from requirements.conversations import (
     text_of,
     tools,
 )
+
+import thresher as th
 from step_count import count_steps
 from thresher.model import History, Place
 from thresher.policies.batch_summary import SummarizeBatches
@@ -200,7 +200,8 @@ def test_excluded_calls_do_not_count_towards_a_batch() -> None:
     questions = Conversation().human("Begin.")
     for number in range(9):
         questions.uses("ask_question", f"Answer {number}.", question=ASKED)
-    assert summarize(work(4, talk=questions, later=4)) == questions.messages
+    assert summarize(work(8, talk=questions, later=22)) == questions.messages  # 17 old calls, but 8 to summarize
+    assert summaries(summarize(work(10, later=18)))
     only_questions = Conversation().human("Begin.")
     for number in range(60):
         only_questions.uses("ask_question", f"Answer {number}.", question=ASKED)
@@ -336,7 +337,7 @@ def test_a_plan_names_the_tools_that_were_excluded() -> None:
 def window_events(**options: Any) -> tuple[list[th.WindowEvent], list[Row], Conversation]:
     """Fit a session with a question into a window that replans at once."""
     talk = Conversation().human("Begin.").uses("ask_question", "Port 8123, please.", question=ASKED)
-    work(14, "Bash", talk=talk).human("Go on.")
+    work(14, talk=talk).human("Go on.")
     eager = Thresholds(keep_calls=1, min_saving=50, patience=0, min_expected_calls=50)
     events: list[th.WindowEvent] = []
     store = InMemoryContentStore()

@@ -204,9 +204,21 @@ def test_a_refetched_result_stays_for_a_while() -> None:
         assert seen[-1] == 0
 
 
+@pytest.mark.parametrize("policy", ["auto", "batch-summary"])
+def test_a_replan_saves_as_much_as_its_reason_says(policy: str) -> None:
+    """A summary begins in a message that is shorter than itself, but it saves in the messages after that one."""
+    loop, window = Loop(), make_window(policy=policy)
+    for call in range(30):
+        loop.step()
+        window.fit(loop.messages, at=call)
+    assert "summarize" in {kind for event in window.events for kind in event.edits}
+    for event in window.events:
+        assert f" {event.saved:,} " in event.reason
+
+
 def test_a_result_refetched_by_its_id_stays_for_a_while() -> None:
     loop, window = Loop(), make_window()
-    content = " ".join(f"needed{n}" for n in range(150))
+    content = "; ".join(f"needed{n}" for n in range(150))
     loop.step(content)
     for call in range(10):
         loop.step()
@@ -687,7 +699,7 @@ def test_a_failing_helper_is_reported_and_does_not_stop_the_loop() -> None:
 
 def test_a_second_read_of_the_same_file_pins_its_content() -> None:
     loop, window = Loop(), make_window()
-    content = " ".join(f"needed{n}" for n in range(150))
+    content = "; ".join(f"needed{n}" for n in range(150))
     loop.step("first look: " + content, name="Read", file_path="/a.py")
     for call in range(10):
         loop.step()

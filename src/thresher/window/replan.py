@@ -1,5 +1,6 @@
 """Choose new edits for a conversation: only worthwhile ones if it fits the budget, otherwise as many as needed."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -155,14 +156,31 @@ def _exclude_summarized(context: ReplanContext, edit: Edit) -> Edit | None:
 
 
 def _savings_by_message(before: PlanDraft, after: PlanDraft) -> Iterator[tuple[int, int, int]]:
-    """Yield each message that the second draft shrinks: its index, the tokens before it, and the saved tokens."""
-    tokens_before = before.token_weights.tools(before.history.tools)
+    """Yield each message with which new edits begin: its index, the tokens before it, and the tokens that they save.
+
+    What an edit saves in later messages counts where it begins, because a replan makes it as a whole or not at all.
+    """
+    begins = _find_edit_begins(before, after)
+    tokens_before, saved = [before.token_weights.tools(before.history.tools)], defaultdict[int, int](int)
     for index in range(len(before.history)):
         tokens = _count_message_tokens(before, index)
-        saved = tokens - _count_message_tokens(after, index)
-        if saved:
-            yield index, tokens_before, saved
-        tokens_before += tokens
+        saved[begins.get(index, index)] += tokens - _count_message_tokens(after, index)
+        tokens_before.append(tokens_before[-1] + tokens)
+    yield from ((index, tokens_before[index], tokens) for index, tokens in sorted(saved.items()) if tokens)
+
+
+def _find_edit_begins(before: PlanDraft, after: PlanDraft) -> dict[int, int]:
+    """Return for each newly edited message the first message of its edits."""
+    begins: dict[int, int] = {}
+    by_edit: dict[int, int] = {}
+    for place, decision in after.decisions.items():
+        known, edit = before.decisions.get(place), decision.edit
+        if known is not None and known.edit == edit:
+            continue
+        if id(edit) not in by_edit:
+            by_edit[id(edit)] = _first_message(after.history, edit)
+        begins[place.message] = min(begins.get(place.message, place.message), by_edit[id(edit)])
+    return begins
 
 
 def _count_message_tokens(draft: PlanDraft, index: int) -> int:
@@ -176,7 +194,10 @@ def _count_message_tokens(draft: PlanDraft, index: int) -> int:
 
 
 def _first_message(history: History, edit: Edit) -> int:
+    """Return the first message that an edit changes; a drop of a result also drops its call."""
     places = [history.places[target] for target in list_targets(edit) if target in history.places]
+    if isinstance(edit, Drop):
+        places += [history.chain_at[place].call for place in places if place in history.chain_at]
     return min(places).message if places else 0
 
 
