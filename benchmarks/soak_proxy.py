@@ -43,7 +43,7 @@ from loopback import BODY, loopback_upstream
 
 BUDGET = 6_000
 FIT_TIMEOUT = 0.4
-ATTEMPTS = 60
+ATTEMPTS = 400
 """Maximum number of times that an agent sends a request until it gets an answer."""
 NUMBER = "x-request-number"
 ERRORS = (429, 500, 529)
@@ -160,7 +160,7 @@ def attempt(port: int, number: str, body: bytes, model: FaultyModel, report: Rep
         data = answer.read()
     except (OSError, HTTPException) as error:
         report.count(f"client saw {type(error).__name__}")
-        time.sleep(0.05)
+        time.sleep(0.1)  # the proxy may just restart
         return False
     finally:
         connection.close()

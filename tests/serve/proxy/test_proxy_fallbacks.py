@@ -155,6 +155,8 @@ def test_a_refused_edit_is_sent_once_as_the_original_and_the_conversation_passes
         assert len(bodies) == (3 if run == 0 else 2)  # a restart knows the refusal
         assert status["total"]["refusals"] == ({"tool pairing": 1} if run == 0 else {})
         assert status["conversations"][0]["passed_through_because"] == "tool pairing"
+        assert status["total"]["cost"]["of_fallbacks"] == status["total"]["cost"]["with_thresher"] > 0
+        assert status["total"]["tokens"]["original"] == status["total"]["tokens"]["sent"]
 
 
 def test_a_request_that_is_too_long_gets_the_vendors_own_error() -> None:

@@ -134,6 +134,7 @@ class ConversationRoute:
                 turn = (client, url, sent_headers, original if data is None else data)
                 return await self._relay(request, route, upstream, fitted, start, turn)
         self._record_refusal(fitted, rule)
+        fitted = fitted._replace(prepared=fitted.prepared._replace(figures=None))  # they are of the refused request
         async with client.send(request.method, url, headers, original) as upstream:
             return await self._relay(request, route, upstream, fitted, b"")
 
@@ -183,7 +184,9 @@ class ConversationRoute:
 
     def _record_usage(self, fitted: FittedRequest, usage: Usage) -> None:
         prepared = fitted.prepared
-        self._figures.count_usage(fitted.figures, prepared.figures, usage)
+        self._figures.count_usage(
+            fitted.figures, prepared.figures, usage, is_fallback=bool(prepared.fallback or fitted.figures.refused)
+        )
         self._publish("usage", fitted, input=usage.input, cache_read=usage.cache_read, cache_write=usage.cache_write,
                       output=usage.output)  # fmt: skip
         if prepared.conversation is not None and prepared.figures is not None and not self._options.observe:

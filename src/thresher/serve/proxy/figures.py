@@ -34,6 +34,8 @@ class RequestTally:
         self.billed_requests = 0
         self.tokens = self.original_tokens = 0
         self.cost = self.cost_without = 0.0
+        self.fallback_cost = 0.0
+        """Dollars of the requests that fell back or were refused."""
         self.priced_requests = 0
         self.removed_parts = 0
 
@@ -62,6 +64,7 @@ class RequestTally:
                 "priced_requests": self.priced_requests,
                 "with_thresher": round(self.cost, 6),
                 "without_thresher": round(self.cost_without, 6),
+                "of_fallbacks": round(self.fallback_cost, 6),
             },
         }
 
@@ -152,7 +155,9 @@ class ProxyFigures:
         for tally in (self.total, figures):
             tally.refusals[rule] += 1
 
-    def count_usage(self, figures: ConversationFigures, sent: SentRequest | None, usage: Usage) -> None:
+    def count_usage(
+        self, figures: ConversationFigures, sent: SentRequest | None, usage: Usage, *, is_fallback: bool = False
+    ) -> None:
         """Add the usage of an answer, and its costs."""
         costs = figures.costs.add(figures.identity.model, sent, usage, is_observed=self._is_observed)
         for tally in (self.total, figures):
@@ -164,6 +169,7 @@ class ProxyFigures:
                 tally.priced_requests += 1
                 tally.cost += costs.cost
                 tally.cost_without += costs.cost_without
+                tally.fallback_cost += costs.cost if is_fallback else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values, the latest conversations first."""
