@@ -113,7 +113,7 @@ def test_a_ledger_that_fails_changes_no_prefix_and_loses_no_request(
     assert total["requests"] == 3
     if damage != "corrupted":  # SQLite may go on with what it has in memory, and record the next replan
         assert third[: len(second)] == second
-        assert total["fallbacks"] or total["replans"].get("store")
+        assert total["fallbacks"] or total["problems"].get("store")
 
 
 def _raise_ledger_error(*_: Any) -> None:
@@ -129,7 +129,7 @@ def test_a_damaged_ledger_at_the_start_lets_the_session_begin(tmp_path: Path) ->
     ledger.write_bytes(b"no database" * 1000)
     with fitting() as (upstream, _, client):
         assert client.send(agent_request(LONG))[0] == 200
-        assert client.status()["total"]["replans"]["store"] == 1
+        assert client.status()["total"]["problems"]["store"] == 1
     assert len(upstream.requests[0].body) < len(dump(agent_request(LONG)))
     assert len(list(ledger.parent.glob("*.damaged"))) == 1
 

@@ -16,7 +16,7 @@ from thresher.model.message import Usage
 from thresher.serve.app import LocalApp
 from thresher.serve.proxy.api_routes import ApiRoute
 from thresher.serve.proxy.conversations import Conversation, identify
-from thresher.serve.proxy.figures import ConversationFigures, ProxyFigures, describe_event
+from thresher.serve.proxy.figures import PROBLEM_TRIGGERS, ConversationFigures, ProxyFigures, describe_event
 from thresher.serve.proxy.fit_service import FitService, PreparedRequest
 from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.headers import copy_request_headers
@@ -97,8 +97,8 @@ class ConversationRoute:
             figures.opening = prepared.conversation.opening
             figures.refused = prepared.conversation.refused
         for event in prepared.events:
-            self._figures.count_replan(figures, event)
-            self._publish("replan", fitted, **describe_event(event))
+            self._figures.count_event(figures, event)
+            self._publish("problem" if event.trigger in PROBLEM_TRIGGERS else "replan", fitted, **describe_event(event))
         if prepared.fallback:
             log.warning("conversation %s: fallback (%s)", fitted.identity.key[:8], prepared.fallback)
         milliseconds = round(seconds * 1000, 2)

@@ -17,6 +17,7 @@ from thresher.window.cache_state import SentRequest
 MAX_CONVERSATIONS = 200
 """Maximum number of conversations in the status; the totals count all."""
 MAX_REPLANS = 50
+PROBLEM_TRIGGERS = ("overflow", "store", "helper")
 MAX_LATENCIES = 10_000
 
 
@@ -29,6 +30,8 @@ class RequestTally:
         self.unchanged: Counter[str] = Counter()
         self.fallbacks: Counter[str] = Counter()
         self.replans: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
+        """Events of a window that changed nothing: no legal request fits, or a file could not be written."""
         self.refusals: Counter[str] = Counter()
         self.usage = Usage()
         self.billed_requests = 0
@@ -49,6 +52,7 @@ class RequestTally:
             "fallbacks": dict(self.fallbacks),
             "refusals": dict(self.refusals),
             "replans": dict(self.replans),
+            "problems": dict(self.problems),
             "removed_parts": self.removed_parts,
             "tokens": {
                 "billed_requests": self.billed_requests,
@@ -142,8 +146,12 @@ class ProxyFigures:
             if fallback:
                 tally.fallbacks[fallback] += 1
 
-    def count_replan(self, figures: ConversationFigures, event: WindowEvent) -> None:
-        """Count a replan or a failure of a window."""
+    def count_event(self, figures: ConversationFigures, event: WindowEvent) -> None:
+        """Count a replan of a window, or a problem that it had."""
+        if event.trigger in PROBLEM_TRIGGERS:
+            for tally in (self.total, figures):
+                tally.problems[event.trigger] += 1
+            return
         figures.latest_replans.append(describe_event(event))
         for tally in (self.total, figures):
             tally.replans[event.trigger] += 1
