@@ -19,6 +19,8 @@ from thresher.window.sent_rows import SentRows
 
 REFUSAL_FACT = "proxy:refusal:"
 OPENING_FACT = "proxy:opening:"
+LOCK_SECONDS = 3.0
+"""Time to wait for a locked ledger. A longer wait would only keep a thread from other conversations."""
 DAMAGED_SUFFIX = ".damaged"
 _DAMAGE = ("not a database", "malformed")
 
@@ -66,7 +68,7 @@ class FittedConversation:
 
     def _open_ledger(self) -> Ledger:
         """Open the ledger; put a damaged file aside, and begin a new one."""
-        ledger = Ledger(self._ledger_file)
+        ledger = Ledger(self._ledger_file, lock_timeout=LOCK_SECONDS)
         try:
             self._load_facts(ledger)
         except LedgerError as error:
@@ -75,7 +77,7 @@ class FittedConversation:
             self._ledger_file.replace(self._ledger_file.with_name(self._ledger_file.name + DAMAGED_SUFFIX))
             for file in self._ledger_file.parent.glob(f"{self._ledger_file.name}-*"):
                 file.unlink(missing_ok=True)
-            ledger = Ledger(self._ledger_file)
+            ledger = Ledger(self._ledger_file, lock_timeout=LOCK_SECONDS)
             self._events.append(WindowEvent(trigger="store", reason=f"a damaged ledger was put aside: {error}", time=0))
         return ledger
 
