@@ -198,6 +198,12 @@ class Ledger:
             part.unlink(missing_ok=True)
             raise LedgerError(f"{target}: cannot save the ledger ({error}); name another file") from error
 
+    def close(self) -> None:
+        """Close the file; the next use opens it again. A ledger in memory stays open."""
+        if self.path is not None and self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
     # --- the database --------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:

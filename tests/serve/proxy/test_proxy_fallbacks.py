@@ -221,3 +221,17 @@ def test_a_conversation_without_a_client_is_forgotten_and_read_again(monkeypatch
     assert len(opened) == 3
     first, _, again = (seen.body for seen in upstream.requests)
     assert text_of(first) == text_of(again)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
+def test_forgotten_conversations_keep_no_file_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("thresher.serve.proxy.fit_service.MAX_CONVERSATIONS", 3)
+    with fitting() as (_, proxy, client):
+        for number in range(12):
+            visitor = Client(proxy.url, **{"X-Thresher-Session": str(number)})
+            visitor.send(agent_request(2))
+            visitor.close()
+        client.send(agent_request(2), **{"X-Thresher-Session": "0"})  # opened again
+        open_files = {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+    ledgers = {name for name in open_files if name.endswith(".sqlite3") and str(tmp_path) in name and "proxy" in name}
+    assert 0 < len(ledgers) <= 4

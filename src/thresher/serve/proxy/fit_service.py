@@ -24,8 +24,8 @@ from thresher.window import WindowEvent
 from thresher.window.cache_state import SentRequest
 from thresher.window.options import WindowOptions
 
-MAX_CONVERSATIONS = 128
-"""Maximum number of conversations in memory. Another request of an older one reads its ledger again."""
+MAX_CONVERSATIONS = 64
+"""Maximum number of conversations in memory, each with an open ledger. A request of an older one opens it again."""
 MAX_WORKERS = 4
 """Threads share the interpreter, so that more of them would only delay each other."""
 LEDGER_FOLDER = "proxy"
@@ -64,6 +64,9 @@ class FitService:
     def close(self) -> None:
         """Stop the threads; a plan that is unfinished is given up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for key, conversation in self._conversations.items():
+            if key not in self._running:
+                conversation.close()
 
     async def prepare(self, identity: Conversation, dialect: str, body: RequestBody) -> PreparedRequest:
         """Return what to send for a request."""
@@ -125,7 +128,7 @@ class FitService:
             found = self._conversations[identity.key] = self._open_conversation(identity, dialect)
             for key in list(self._conversations)[:-MAX_CONVERSATIONS]:
                 if key not in self._running:
-                    del self._conversations[key]
+                    self._pool.submit(self._conversations.pop(key).close)
         self._conversations.move_to_end(identity.key)
         return found
 

@@ -148,6 +148,11 @@ class FittedConversation:
         """Note that the vendor has just read the cache of the latest request again."""
         self.window.note_cache_refresh()
 
+    def close(self) -> None:
+        """Close the ledger."""
+        if self._window is not None:
+            self._window.ledger.close()
+
     def take_events(self) -> list[WindowEvent]:
         """Return the events since the last call."""
         taken = list(self._events)
