@@ -14,9 +14,9 @@ from thresher.serve.proxy.costs import CostEstimate
 from thresher.window import WindowEvent
 from thresher.window.cache_state import SentRequest
 
-MAX_CONVERSATIONS = 200
+MAX_CONVERSATIONS = 100
 """Maximum number of conversations in the status; the totals count all."""
-MAX_REPLANS = 50
+MAX_REPLANS = 20
 PROBLEM_TRIGGERS = ("overflow", "store", "helper")
 MAX_LATENCIES = 10_000
 

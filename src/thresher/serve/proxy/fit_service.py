@@ -20,7 +20,7 @@ from thresher.serve.proxy.options import ProxyOptions
 from thresher.store import InMemoryContentStore
 from thresher.store.home import create_private_folder, get_data_folder
 from thresher.tokens import find_model
-from thresher.window import WindowEvent
+from thresher.window import Window, WindowEvent
 from thresher.window.cache_state import SentRequest
 from thresher.window.options import WindowOptions
 
@@ -58,15 +58,13 @@ class FitService:
         self._conversations: OrderedDict[str, FittedConversation] = OrderedDict()
         self._running: dict[str, Future[Any]] = {}
         self._folder = None if options.observe else (options.data_folder or get_data_folder()) / LEDGER_FOLDER
+        self._pool.submit(_load_modules)
         if self._folder is not None:
             self._pool.submit(_prepare_folder, self._folder)
 
     def close(self) -> None:
         """Stop the threads; a plan that is unfinished is given up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for key, conversation in self._conversations.items():
-            if key not in self._running:
-                conversation.close()
 
     async def prepare(self, identity: Conversation, dialect: str, body: RequestBody) -> PreparedRequest:
         """Return what to send for a request."""
@@ -210,3 +208,14 @@ def _prepare_folder(folder: Path) -> None:
                 file.unlink(missing_ok=True)
     except OSError as error:
         log.warning("the folder of the ledgers cannot be prepared: %s", error.strerror)
+
+
+def _load_modules() -> None:
+    """Fit a small conversation, so that the first request of an agent does not wait for modules and catalogs."""
+    call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.py"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "a line\n" * 500}
+    said = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    end = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Go on."}]
+    messages = [{"role": "user", "content": "Read a.py."}, *said, *end]
+    options: WindowOptions = {"budget": 200, "store": InMemoryContentStore(), "cache_breakpoints": "leave"}
+    Window(**options).fit({"model": "claude-sonnet-5", "messages": messages})
