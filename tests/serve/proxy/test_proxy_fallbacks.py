@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -235,3 +236,19 @@ def test_forgotten_conversations_keep_no_file_open(monkeypatch: pytest.MonkeyPat
         open_files = {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
     ledgers = {name for name in open_files if name.endswith(".sqlite3") and str(tmp_path) in name and "proxy" in name}
     assert 0 < len(ledgers) <= 4
+
+
+def test_conversations_that_come_and_go_at_once_lose_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.serve.proxy.fit_service.MAX_CONVERSATIONS", 1)
+    with fitting() as (_, proxy, client):
+
+        def visit(number: int) -> list[int]:
+            visitor = Client(proxy.url, **{"X-Thresher-Session": str(number % 3)})
+            statuses = [visitor.send(agent_request(turn))[0] for turn in range(1, 8)]
+            visitor.close()
+            return statuses
+
+        with ThreadPoolExecutor(6) as pool:
+            assert set().union(*pool.map(visit, range(6))) == {200}
+        total = client.status()["total"]
+    assert (total["requests"], total["fallbacks"], total["problems"]) == (42, {}, {})
