@@ -91,7 +91,9 @@ def proxy_command(
         fit_timeout=fit_timeout,
         keep_warm=keep_warm,
     )
-    run_proxy(options, lambda started: warn(f"listening on {started.url}"))
+    limit = f"{budget} tokens" if budget else "70 % of the model's context window"
+    mode = "changes no request" if observe else f"fits requests into {limit}"
+    run_proxy(options, lambda started: warn(f"listening on {started.url} ({mode})"))
 
 
 def _print_status(host: str, port: int, token: str, *, as_json: bool) -> None:

@@ -24,6 +24,7 @@ def format_proxy_status(status: Mapping[str, Any]) -> Iterator[str]:
     yield from _format_tokens(total["tokens"])
     yield from _format_cost(total["cost"])
     yield f"replans        {_format_counts(total['replans'])}; {plural(total['removed_parts'], 'part')} removed"
+    yield from [f"problems       {_format_counts(total['problems'])}"] if total["problems"] else []
     yield f"unchanged      {_format_counts({**status['passed_through'], **total['unchanged']})}"
     yield f"fallbacks      {_format_counts(total['fallbacks'])}"
     yield f"refused        {_format_counts(total['refusals'])}"

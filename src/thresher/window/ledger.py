@@ -22,7 +22,7 @@ from thresher.edits import Edit
 from thresher.errors import ThresherError
 from thresher.model import Occurrence
 from thresher.policies.table import RENAMED_POLICIES
-from thresher.store.sqlite_file import SqliteFile, SqliteSchema
+from thresher.store.sqlite_file import LOCK_TIMEOUT_SECONDS, SqliteFile, SqliteSchema
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -78,9 +78,11 @@ class ReplanRecord(Struct, frozen=True):
 class Ledger:
     """Replan records and facts, in memory or in a file that several processes may share."""
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, lock_timeout: float = LOCK_TIMEOUT_SECONDS) -> None:
+        """Open nothing yet. `lock_timeout` is the number of seconds to wait for a file that another process locks."""
         self.path = None if path is None else Path(path)
-        self._file = SqliteFile(self.path, _SCHEMA, error=LedgerError, advice="name another file")
+        advice = "name another file"
+        self._file = SqliteFile(self.path, _SCHEMA, error=LedgerError, advice=advice, timeout=lock_timeout)
         self._connection: Connection | None = None
         self._process = 0
         self._version = -1
@@ -195,6 +197,12 @@ class Ledger:
         except OSError as error:
             part.unlink(missing_ok=True)
             raise LedgerError(f"{target}: cannot save the ledger ({error}); name another file") from error
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again. A ledger in memory stays open."""
+        if self.path is not None and self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     # --- the database --------------------------------------------------------------------------------------------
 

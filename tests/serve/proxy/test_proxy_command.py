@@ -24,7 +24,7 @@ from thresher.serve.app import AppOptions
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.serve.proxy.status_client import fetch_status
 
-COUNTS = {"unchanged", "fallbacks", "refusals", "replans", "passed_through", "edits"}
+COUNTS = {"unchanged", "fallbacks", "refusals", "replans", "problems", "passed_through", "edits"}
 """Keys whose content is counts by reason."""
 
 
@@ -82,7 +82,9 @@ def test_a_signal_switches_the_proxy_off_and_on() -> None:
     command = [sys.executable, "-m", "thresher.cli", "proxy", "--port", "0", "--observe"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as process:
         assert process.stderr is not None
-        port = int(process.stderr.readline().rpartition(":")[2])
+        found = re.search(r":(\d+) \(changes no request\)", process.stderr.readline())
+        assert found is not None
+        port = int(found[1])
         for expected in ("requests pass through unchanged", "requests are fitted again"):
             process.send_signal(signal.SIGUSR1)
             assert expected in process.stderr.readline()

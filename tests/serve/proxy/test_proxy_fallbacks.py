@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -113,7 +114,7 @@ def test_a_ledger_that_fails_changes_no_prefix_and_loses_no_request(
     assert total["requests"] == 3
     if damage != "corrupted":  # SQLite may go on with what it has in memory, and record the next replan
         assert third[: len(second)] == second
-        assert total["fallbacks"] or total["replans"].get("store")
+        assert total["fallbacks"] or total["problems"].get("store")
 
 
 def _raise_ledger_error(*_: Any) -> None:
@@ -129,7 +130,7 @@ def test_a_damaged_ledger_at_the_start_lets_the_session_begin(tmp_path: Path) ->
     ledger.write_bytes(b"no database" * 1000)
     with fitting() as (upstream, _, client):
         assert client.send(agent_request(LONG))[0] == 200
-        assert client.status()["total"]["replans"]["store"] == 1
+        assert client.status()["total"]["problems"]["store"] == 1
     assert len(upstream.requests[0].body) < len(dump(agent_request(LONG)))
     assert len(list(ledger.parent.glob("*.damaged"))) == 1
 
@@ -155,6 +156,8 @@ def test_a_refused_edit_is_sent_once_as_the_original_and_the_conversation_passes
         assert len(bodies) == (3 if run == 0 else 2)  # a restart knows the refusal
         assert status["total"]["refusals"] == ({"tool pairing": 1} if run == 0 else {})
         assert status["conversations"][0]["passed_through_because"] == "tool pairing"
+        assert status["total"]["cost"]["of_fallbacks"] == status["total"]["cost"]["with_thresher"] > 0
+        assert status["total"]["tokens"]["original"] == status["total"]["tokens"]["sent"]
 
 
 def test_a_request_that_is_too_long_gets_the_vendors_own_error() -> None:
@@ -219,3 +222,33 @@ def test_a_conversation_without_a_client_is_forgotten_and_read_again(monkeypatch
     assert len(opened) == 3
     first, _, again = (seen.body for seen in upstream.requests)
     assert text_of(first) == text_of(again)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not list open files")
+def test_forgotten_conversations_keep_no_file_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("thresher.serve.proxy.fit_service.MAX_CONVERSATIONS", 3)
+    with fitting() as (_, proxy, client):
+        for number in range(12):
+            visitor = Client(proxy.url, **{"X-Thresher-Session": str(number)})
+            visitor.send(agent_request(2))
+            visitor.close()
+        client.send(agent_request(2), **{"X-Thresher-Session": "0"})  # opened again
+        open_files = {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+    ledgers = {name for name in open_files if name.endswith(".sqlite3") and str(tmp_path) in name and "proxy" in name}
+    assert 0 < len(ledgers) <= 4
+
+
+def test_conversations_that_come_and_go_at_once_lose_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("thresher.serve.proxy.fit_service.MAX_CONVERSATIONS", 1)
+    with fitting() as (_, proxy, client):
+
+        def visit(number: int) -> list[int]:
+            visitor = Client(proxy.url, **{"X-Thresher-Session": str(number % 3)})
+            statuses = [visitor.send(agent_request(turn))[0] for turn in range(1, 8)]
+            visitor.close()
+            return statuses
+
+        with ThreadPoolExecutor(6) as pool:
+            assert set().union(*pool.map(visit, range(6))) == {200}
+        total = client.status()["total"]
+    assert (total["requests"], total["fallbacks"], total["problems"]) == (42, {}, {})

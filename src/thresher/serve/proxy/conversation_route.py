@@ -16,7 +16,7 @@ from thresher.model.message import Usage
 from thresher.serve.app import LocalApp
 from thresher.serve.proxy.api_routes import ApiRoute
 from thresher.serve.proxy.conversations import Conversation, identify
-from thresher.serve.proxy.figures import ConversationFigures, ProxyFigures, describe_event
+from thresher.serve.proxy.figures import PROBLEM_TRIGGERS, ConversationFigures, ProxyFigures, describe_event
 from thresher.serve.proxy.fit_service import FitService, PreparedRequest
 from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.headers import copy_request_headers
@@ -97,8 +97,8 @@ class ConversationRoute:
             figures.opening = prepared.conversation.opening
             figures.refused = prepared.conversation.refused
         for event in prepared.events:
-            self._figures.count_replan(figures, event)
-            self._publish("replan", fitted, **describe_event(event))
+            self._figures.count_event(figures, event)
+            self._publish("problem" if event.trigger in PROBLEM_TRIGGERS else "replan", fitted, **describe_event(event))
         if prepared.fallback:
             log.warning("conversation %s: fallback (%s)", fitted.identity.key[:8], prepared.fallback)
         milliseconds = round(seconds * 1000, 2)
@@ -134,6 +134,7 @@ class ConversationRoute:
                 turn = (client, url, sent_headers, original if data is None else data)
                 return await self._relay(request, route, upstream, fitted, start, turn)
         self._record_refusal(fitted, rule)
+        fitted = fitted._replace(prepared=fitted.prepared._replace(figures=None))  # they are of the refused request
         async with client.send(request.method, url, headers, original) as upstream:
             return await self._relay(request, route, upstream, fitted, b"")
 
@@ -183,7 +184,9 @@ class ConversationRoute:
 
     def _record_usage(self, fitted: FittedRequest, usage: Usage) -> None:
         prepared = fitted.prepared
-        self._figures.count_usage(fitted.figures, prepared.figures, usage)
+        self._figures.count_usage(
+            fitted.figures, prepared.figures, usage, is_fallback=bool(prepared.fallback or fitted.figures.refused)
+        )
         self._publish("usage", fitted, input=usage.input, cache_read=usage.cache_read, cache_write=usage.cache_write,
                       output=usage.output)  # fmt: skip
         if prepared.conversation is not None and prepared.figures is not None and not self._options.observe:

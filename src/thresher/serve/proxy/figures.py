@@ -14,9 +14,10 @@ from thresher.serve.proxy.costs import CostEstimate
 from thresher.window import WindowEvent
 from thresher.window.cache_state import SentRequest
 
-MAX_CONVERSATIONS = 200
+MAX_CONVERSATIONS = 100
 """Maximum number of conversations in the status; the totals count all."""
-MAX_REPLANS = 50
+MAX_REPLANS = 20
+PROBLEM_TRIGGERS = ("overflow", "store", "helper")
 MAX_LATENCIES = 10_000
 
 
@@ -29,11 +30,15 @@ class RequestTally:
         self.unchanged: Counter[str] = Counter()
         self.fallbacks: Counter[str] = Counter()
         self.replans: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
+        """Events of a window that changed nothing: no legal request fits, or a file could not be written."""
         self.refusals: Counter[str] = Counter()
         self.usage = Usage()
         self.billed_requests = 0
         self.tokens = self.original_tokens = 0
         self.cost = self.cost_without = 0.0
+        self.fallback_cost = 0.0
+        """Dollars of the requests that fell back or were refused."""
         self.priced_requests = 0
         self.removed_parts = 0
 
@@ -47,6 +52,7 @@ class RequestTally:
             "fallbacks": dict(self.fallbacks),
             "refusals": dict(self.refusals),
             "replans": dict(self.replans),
+            "problems": dict(self.problems),
             "removed_parts": self.removed_parts,
             "tokens": {
                 "billed_requests": self.billed_requests,
@@ -62,6 +68,7 @@ class RequestTally:
                 "priced_requests": self.priced_requests,
                 "with_thresher": round(self.cost, 6),
                 "without_thresher": round(self.cost_without, 6),
+                "of_fallbacks": round(self.fallback_cost, 6),
             },
         }
 
@@ -139,8 +146,12 @@ class ProxyFigures:
             if fallback:
                 tally.fallbacks[fallback] += 1
 
-    def count_replan(self, figures: ConversationFigures, event: WindowEvent) -> None:
-        """Count a replan or a failure of a window."""
+    def count_event(self, figures: ConversationFigures, event: WindowEvent) -> None:
+        """Count a replan of a window, or a problem that it had."""
+        if event.trigger in PROBLEM_TRIGGERS:
+            for tally in (self.total, figures):
+                tally.problems[event.trigger] += 1
+            return
         figures.latest_replans.append(describe_event(event))
         for tally in (self.total, figures):
             tally.replans[event.trigger] += 1
@@ -152,7 +163,9 @@ class ProxyFigures:
         for tally in (self.total, figures):
             tally.refusals[rule] += 1
 
-    def count_usage(self, figures: ConversationFigures, sent: SentRequest | None, usage: Usage) -> None:
+    def count_usage(
+        self, figures: ConversationFigures, sent: SentRequest | None, usage: Usage, *, is_fallback: bool = False
+    ) -> None:
         """Add the usage of an answer, and its costs."""
         costs = figures.costs.add(figures.identity.model, sent, usage, is_observed=self._is_observed)
         for tally in (self.total, figures):
@@ -164,6 +177,7 @@ class ProxyFigures:
                 tally.priced_requests += 1
                 tally.cost += costs.cost
                 tally.cost_without += costs.cost_without
+                tally.fallback_cost += costs.cost if is_fallback else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values, the latest conversations first."""

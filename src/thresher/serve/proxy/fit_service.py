@@ -21,12 +21,12 @@ from thresher.serve.proxy.options import ProxyOptions
 from thresher.store import InMemoryContentStore
 from thresher.store.home import create_private_folder, get_data_folder
 from thresher.tokens import find_model
-from thresher.window import WindowEvent
+from thresher.window import Window, WindowEvent
 from thresher.window.cache_state import SentRequest
 from thresher.window.options import WindowOptions
 
-MAX_CONVERSATIONS = 128
-"""Maximum number of conversations in memory. Another request of an older one reads its ledger again."""
+MAX_CONVERSATIONS = 64
+"""Maximum number of conversations in memory, each with an open ledger. A request of an older one opens it again."""
 MAX_WORKERS = 4
 """Threads share the interpreter, so that more of them would only delay each other."""
 LEDGER_FOLDER = "proxy"
@@ -59,6 +59,7 @@ class FitService:
         self._conversations: OrderedDict[str, FittedConversation] = OrderedDict()
         self._running: dict[str, Future[Any]] = {}
         self._folder = None if options.observe else (options.data_folder or get_data_folder()) / LEDGER_FOLDER
+        self._pool.submit(_load_modules)
         if self._folder is not None:
             self._pool.submit(_prepare_folder, self._folder)
 
@@ -126,7 +127,7 @@ class FitService:
             found = self._conversations[identity.key] = self._open_conversation(identity, dialect)
             for key in list(self._conversations)[:-MAX_CONVERSATIONS]:
                 if key not in self._running:
-                    del self._conversations[key]
+                    self._pool.submit(self._conversations.pop(key).close)
         self._conversations.move_to_end(identity.key)
         return found
 
@@ -207,3 +208,14 @@ def _prepare_folder(folder: Path) -> None:
                 file.unlink(missing_ok=True)
     except OSError as error:
         log.warning("the folder of the ledgers cannot be prepared: %s", error.strerror)
+
+
+def _load_modules() -> None:
+    """Fit a small conversation, so that the first request of an agent does not wait for modules and catalogs."""
+    call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.py"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "a line\n" * 500}
+    said = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    end = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Go on."}]
+    messages = [{"role": "user", "content": "Read a.py."}, *said, *end]
+    options: WindowOptions = {"budget": 200, "store": InMemoryContentStore(), "cache_breakpoints": "leave"}
+    Window(**options).fit({"model": "claude-sonnet-5", "messages": messages})

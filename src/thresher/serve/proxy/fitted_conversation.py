@@ -6,6 +6,7 @@ properties need neither, and run in the event loop.
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from thresher.model.message import Usage
@@ -19,6 +20,8 @@ from thresher.window.sent_rows import SentRows
 
 REFUSAL_FACT = "proxy:refusal:"
 OPENING_FACT = "proxy:opening:"
+LOCK_SECONDS = 3.0
+"""Time to wait for a locked ledger. A longer wait would only keep a thread from other conversations."""
 DAMAGED_SUFFIX = ".damaged"
 _DAMAGE = ("not a database", "malformed")
 
@@ -45,6 +48,8 @@ class FittedConversation:
         self._is_opening_fixed = False
         self._reports_cache = False
         """True after a usage with cached tokens. Some servers cache, and never report it."""
+        self._lock = RLock()
+        """Held by every method that uses the ledger: a file must not close while another thread uses it."""
         self._window: Window | None = None
         self._events: list[WindowEvent] = []
         self._sent_rows: SentRows | None = None
@@ -66,7 +71,7 @@ class FittedConversation:
 
     def _open_ledger(self) -> Ledger:
         """Open the ledger; put a damaged file aside, and begin a new one."""
-        ledger = Ledger(self._ledger_file)
+        ledger = Ledger(self._ledger_file, lock_timeout=LOCK_SECONDS)
         try:
             self._load_facts(ledger)
         except LedgerError as error:
@@ -75,7 +80,7 @@ class FittedConversation:
             self._ledger_file.replace(self._ledger_file.with_name(self._ledger_file.name + DAMAGED_SUFFIX))
             for file in self._ledger_file.parent.glob(f"{self._ledger_file.name}-*"):
                 file.unlink(missing_ok=True)
-            ledger = Ledger(self._ledger_file)
+            ledger = Ledger(self._ledger_file, lock_timeout=LOCK_SECONDS)
             self._events.append(WindowEvent(trigger="store", reason=f"a damaged ledger was put aside: {error}", time=0))
         return ledger
 
@@ -102,6 +107,10 @@ class FittedConversation:
 
     def fit(self, body: dict[str, Any]) -> tuple[dict[str, Any], SentRequest | None]:
         """Return the request to send, and its figures."""
+        with self._lock:
+            return self._fit(body)
+
+    def _fit(self, body: dict[str, Any]) -> tuple[dict[str, Any], SentRequest | None]:
         window = self.window
         if self.refused:
             return body, None
@@ -119,8 +128,9 @@ class FittedConversation:
 
     def apply_recorded(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the request with its recorded edits, without new ones."""
-        window = self.window
-        return body if self.refused else window.apply_recorded(body)
+        with self._lock:
+            window = self.window
+            return body if self.refused else window.apply_recorded(body)
 
     def send_recorded(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """Return the request with the edits of the latest request; None if it does not continue that request."""
@@ -135,16 +145,25 @@ class FittedConversation:
     def record_refusal(self, rule: str) -> None:
         """Pass the conversation through from now on, also after a restart."""
         self.refused = rule
-        self._record(lambda: self.window.ledger.set_fact(self._refusal_fact, rule))
+        with self._lock:
+            self._record(lambda: self.window.ledger.set_fact(self._refusal_fact, rule))
 
     def observe(self, usage: Usage) -> None:
         """Calibrate the window with the usage of its latest request."""
         self._reports_cache = self._reports_cache or bool(usage.cache_read or usage.cache_write)
-        self.window.observe(usage, reports_cache=self._reports_cache)
+        with self._lock:
+            self.window.observe(usage, reports_cache=self._reports_cache)
 
     def note_cache_refresh(self) -> None:
         """Note that the vendor has just read the cache of the latest request again."""
-        self.window.note_cache_refresh()
+        with self._lock:
+            self.window.note_cache_refresh()
+
+    def close(self) -> None:
+        """Close the ledger; the next use opens it again."""
+        with self._lock:
+            if self._window is not None:
+                self._window.ledger.close()
 
     def take_events(self) -> list[WindowEvent]:
         """Return the events since the last call."""
