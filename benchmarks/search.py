@@ -269,8 +269,8 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
         extra = {"THRESHER_HOME": str(home), "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
         search = [*command[:3], "search", "--no-discover", "--source", str(projects)]
         first = measured([*search, "session"], Path(place), seconds=60, extra=extra)
-        share = Memory(home=home).store.indexed_share()
-        print(f"first search, in an empty home: {first.seconds:.2f} s, {share:.1%} indexed", flush=True)
+        indexed = Memory(home=home).store.indexed_share()
+        print(f"first search, in an empty home: {first.seconds:.2f} s, {indexed:.1%} indexed", flush=True)
         shutil.rmtree(home)
         for label in ("build", "second sync"):
             built = measured(command, Path(place), seconds=3600, extra=extra)
