@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -22,11 +22,12 @@ from rich.console import Console
 
 from command_line import run, run_in_terminal, run_json
 from thresher.cli import COMMANDS, common
-from thresher.cli.sources import sync_before_search
+from thresher.cli.sources import stop_after, sync_before_search
 from thresher.memory import Memory
 from thresher.memory.ingest.memory_tools import find_recall_spans
 from thresher.memory.ingest.session_redaction import redact_session
-from thresher.memory.records import MemorySizes, SyncReport
+from thresher.memory.memory import RefreshOutcome
+from thresher.memory.records import MemorySizes, SyncReport, never_stop
 from thresher.memory.results import Excerpt, RecallResult, SearchHit, SearchResults, SessionHit
 from thresher.model import (
     History,
@@ -453,6 +454,20 @@ def test_a_misspelled_command_gets_a_suggestion() -> None:
 def test_help_fits_into_eighty_columns(command: str | None) -> None:
     lines = run(*filter(None, [command]), "--help").stdout.split("\n")
     assert [line for line in lines if len(line) > 80] == []
+
+
+def test_a_sync_before_a_search_is_bounded() -> None:
+    stops: list[Callable[[], bool]] = []
+
+    class RecordingMemory(Memory):
+        def refresh(self, *, stop: Callable[[], bool] = never_stop, **_: object) -> RefreshOutcome:
+            stops.append(stop)
+            return RefreshOutcome(SyncReport())
+
+    sync_before_search(RecordingMemory())
+    assert stops != [never_stop]
+    assert stop_after(0)()
+    assert not stop_after(1e9)()
 
 
 def test_an_interrupted_first_sync_says_how_to_resume(capsys: pytest.CaptureFixture[str]) -> None:

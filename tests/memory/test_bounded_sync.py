@@ -194,8 +194,8 @@ def test_work_after_the_index_waits_until_the_index_is_complete(folder: Path) ->
     assert found == [8, 8]
 
 
-def test_the_number_of_characters_between_commits_doubles_up_to_a_limit() -> None:
-    pace = CommitPace(CommitSizes(10, 30))
+def test_the_number_of_characters_between_commits_grows_up_to_a_limit() -> None:
+    pace = CommitPace(CommitSizes(10, 100))
     limits = []
     for _ in range(4):
         count = 0
@@ -204,7 +204,7 @@ def test_the_number_of_characters_between_commits_doubles_up_to_a_limit() -> Non
             count += 1
         limits.append(count - 1)
         pace.record_commit()
-    assert limits == [10, 20, 30, 30]
+    assert limits == [10, 40, 100, 100]
 
 
 class SteppedMemory(Memory):

@@ -11,7 +11,7 @@ import pytest
 
 import thresher as th
 from command_line import run, run_json
-from requirements.archived import Chat
+from archived import Chat
 from thresher.errors import OptionError
 from thresher.policies import make_policy
 from thresher.timeline import Timeline, build_changelog

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from command_line import run, run_json
-from requirements.archived import Chat, archive, hit_texts, numbers, open_memory, session_id, talk
+from archived import Chat, archive, hit_texts, numbers, open_memory, session_id, talk
 
 QUINCE = "Where did we plant the quince tree?"
 

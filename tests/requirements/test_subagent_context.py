@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 import thresher as th
-from requirements.archived import SHOP, Chat, session_id, talk
+from archived import SHOP, Chat, session_id, talk
 from thresher.budget.presets import PRESETS
 from thresher.errors import OptionError
 from thresher.model import Thinking

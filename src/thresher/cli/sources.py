@@ -101,10 +101,10 @@ def stop_after(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() >= end
 
 
-def sync_before_search(memory: "Memory", stop: Callable[[], bool] | None = None) -> None:
+def sync_before_search(memory: "Memory") -> None:
     """Read new messages before a search, for a short time, and warn about anything that the search may miss."""
     with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
-        report, notes = memory.refresh(progress=progress, stop=stop or stop_after(SEARCH_SYNC_SECONDS))
+        report, notes = memory.refresh(progress=progress, stop=stop_after(SEARCH_SYNC_SECONDS))
     for note in notes:
         warn(f"thresher: {note}")
     if report.seconds > SLOW_SYNC_SECONDS:

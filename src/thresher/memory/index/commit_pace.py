@@ -6,8 +6,9 @@ from typing import NamedTuple
 class CommitSizes(NamedTuple):
     """Number of characters to index between two commits of the index.
 
-    The number doubles after each commit, from `first` up to `last`. So the first (newest) sessions are searchable soon,
-    and after an interruption only a part must be read from the archive again.
+    The number grows after each commit, from `first` up to `last`. So the first (newest) sessions are searchable soon,
+    and after an interruption only a part must be read from the archive again. Each commit writes a segment with its own
+    dictionary, so few commits are faster.
     """
 
     first: int = 5_000_000
@@ -15,14 +16,16 @@ class CommitSizes(NamedTuple):
 
 
 COMMIT_SIZES = CommitSizes()
+GROWTH = 4
+"""Factor from one number to the next."""
 
 
 class CommitPace:
     """Counts the characters since the last commit."""
 
-    def __init__(self, sizes: CommitSizes) -> None:
-        self._sizes = sizes
-        self._limit = sizes.first
+    def __init__(self, sizes: CommitSizes | tuple[int, int]) -> None:
+        self._sizes = CommitSizes(*sizes)
+        self._limit = self._sizes.first
         self._count = 0
 
     @property
@@ -40,4 +43,4 @@ class CommitPace:
 
     def record_commit(self) -> None:
         """Start to count again, up to a higher limit."""
-        self._limit, self._count = min(2 * self._limit, self._sizes.last), 0
+        self._limit, self._count = min(GROWTH * self._limit, self._sizes.last), 0

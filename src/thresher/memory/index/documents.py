@@ -14,6 +14,7 @@ MOST_FOLDERS = 24
 MOST_PATH_CHARS = 4096
 """Maximum length of a path on most systems; only the end of a longer text is indexed as a path."""
 RECALL_REASON = EXCLUSION_REASONS.index("recall")
+_KIND_NUMBERS = {kind: number for number, kind in enumerate(TEXT_KINDS)}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,19 +53,23 @@ def encode_document(document: IndexDocument) -> str:
     The index puts the session and the block in front. Most documents are encoded in a worker process, and tantivy
     decodes them without the interpreter.
     """
+    at, kind, texts, reason, derived, role, time, paths, (made, logged) = document
     fields: dict[str, Any] = {
-        "at": document.at,
-        "kind": TEXT_KINDS.index(document.kind),
-        "reason": document.reason,
-        "derived": int(document.derived),
-        "role": document.role,
-        "output" if document.kind == "output" else "said": document.texts,
+        "at": at,
+        "kind": _KIND_NUMBERS[kind],
+        "reason": reason,
+        "derived": int(derived),
+        "role": role,
+        "output" if kind == "output" else "said": texts,
     }
-    if document.time:
-        fields["time"] = document.time
-    fields |= {name: subjects for name, subjects in document.commits._asdict().items() if subjects}
-    if document.paths:
-        terms = [*map(_path_terms, document.paths)]
+    if time:
+        fields["time"] = time
+    if made:
+        fields["made"] = made
+    if logged:
+        fields["logged"] = logged
+    if paths:
+        terms = [*map(_path_terms, paths)]
         fields["paths"] = [words for words, _ in terms]
         fields["file"] = [suffix for _, suffixes in terms for suffix in suffixes]
     return _encode(fields).decode()[1:]

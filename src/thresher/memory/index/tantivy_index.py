@@ -30,7 +30,7 @@ from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer
 from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS, TextKind
 from thresher.store.errors import StoreError
 
-HEAP = 200_000_000
+HEAP = 300_000_000
 """Memory for buffered documents while the index is written, in bytes."""
 SMALL_WRITE_BYTES = 16_000_000
 """Upper limit of a small write, and its memory for buffered documents."""
