@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from archived import Chat
 
 import thresher as th
 from command_line import run, run_json
-from archived import Chat
 from thresher.errors import OptionError
 from thresher.policies import make_policy
 from thresher.timeline import Timeline, build_changelog

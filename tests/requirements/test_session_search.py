@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from archived import Chat, archive, hit_texts, numbers, open_memory, session_id, talk
 
 from command_line import run, run_json
-from archived import Chat, archive, hit_texts, numbers, open_memory, session_id, talk
 
 QUINCE = "Where did we plant the quince tree?"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
+from archived import SHOP, Chat, session_id, talk
 
 import thresher as th
-from archived import SHOP, Chat, session_id, talk
 from thresher.budget.presets import PRESETS
 from thresher.errors import OptionError
 from thresher.model import Thinking

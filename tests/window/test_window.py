@@ -267,6 +267,7 @@ def test_pins_of_an_older_ledger_are_decoded() -> None:
     for number, value in enumerate((True, None, [1], ["a", 1], [3, 2])):
         ledger.set_fact(f"pin:t1:{number}", value)
     tracker = RefetchTracker(ledger)
+    tracker.load_pins()
     assert tracker.pinned_contents(4) == {f"t1:{n}" for n in range(5)}
     assert tracker.pinned_contents(BASE_PIN_CALLS + 1) == {"t1:4"}
     assert tracker.pinned_contents(1) == {f"t1:{n}" for n in range(4)}
@@ -331,10 +332,10 @@ def test_a_new_process_knows_that_the_cache_is_warm(tmp_path: Path) -> None:
     assert triggers(cold) == ["cold"]
 
 
-def test_a_file_that_is_not_a_ledger_is_rejected(tmp_path: Path) -> None:
+def test_a_window_is_not_loaded_from_a_file_that_is_not_a_ledger(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("no database at all, but long enough to be looked into " * 20)
     with pytest.raises(LedgerError, match="other"):
-        make_window(ledger=tmp_path / "other").fit(Loop().messages, at=0)
+        Window.load(tmp_path / "other")
 
 
 def test_edits_wait_until_the_store_can_be_written() -> None:

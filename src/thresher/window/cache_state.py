@@ -5,12 +5,13 @@ cache is still warm, and sends the same bytes for a request that was already sen
 """
 
 from math import inf
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
 from thresher.window.conversation import WindowConversation, count_shared_items
-from thresher.window.ledger import Ledger
+from thresher.window.ledger import Ledger, LedgerError
 
 STATE_FACT_PREFIX = "state:"
 MAX_CONVERSATIONS = 8
@@ -69,10 +70,15 @@ class PromptCacheTracker:
     def switch_to(self, conversation: WindowConversation) -> None:
         """Make a conversation the current one and load its state, which another process may have changed."""
         key = conversation_key(conversation)
-        if key != self._conversation_key or self._ledger.is_shared:
-            stored = None if self._is_model_changed else self._ledger.get_fact(key)
-            self.state = PromptCacheState(*stored) if stored else PromptCacheState()
-            self._conversation_key, self._is_model_changed = key, False
+        if key == self._conversation_key and not self._ledger.is_shared:
+            return
+        is_known = key == self._conversation_key
+        is_model_changed, self._is_model_changed = self._is_model_changed, False
+        self._conversation_key = key
+        if not is_known:  # also if the ledger cannot be read
+            self.state = PromptCacheState()
+        stored = None if is_model_changed else self._ledger.get_fact(key)
+        self.state = _decode_state(stored) if stored else PromptCacheState()
 
     def reset(self) -> None:
         """Discard the state after a change of model."""
@@ -145,6 +151,16 @@ class PromptCacheTracker:
         state.prompt_digest = conversation.prompt_digest.hex()
         self._ledger.set_fact(self._conversation_key, astuple(state))
         return shared
+
+
+def _decode_state(stored: Any) -> PromptCacheState:
+    """Decode a stored state; older ledgers store fewer fields. JSON has no infinity: it stores null."""
+    fields = dict(zip(PromptCacheState.__struct_fields__, stored if isinstance(stored, list) else (), strict=False))
+    known = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return convert(known, PromptCacheState)
+    except ValidationError as error:
+        raise LedgerError(f"cannot decode a stored cache state ({error}); start a new ledger") from error
 
 
 def _count_shared_rows(last: SentRequest, conversation: WindowConversation) -> int:

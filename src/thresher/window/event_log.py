@@ -28,6 +28,7 @@ class EventLog:
         self.failures: list[str] = []
         """Failures of a summarizer or a judge. The current or the next call reports them."""
         self._model, self._time = "", 0.0
+        self._last_ledger_error: LedgerError | None = None
 
     def start_call(self, model: str, time: float) -> None:
         """Set the model and the time of the events that follow."""
@@ -88,4 +89,6 @@ class EventLog:
         try:
             yield
         except LedgerError as error:
-            self.report("store", str(error), conversation)
+            if error is not self._last_ledger_error:  # the ledger raises one failure for all access during a call
+                self.report("store", str(error), conversation)
+            self._last_ledger_error = error

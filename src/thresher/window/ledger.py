@@ -8,10 +8,14 @@ stores only the difference from its parent record.
 The ledger is one SQLite database, in memory or in a file. Each replan is one database row, written before the request
 is sent. After a crash the row is complete or absent. If two processes replan the same prefix at once, both use the row
 that was written first.
+
+A request must not wait for the ledger, and must not fail because of it. So a lock times out soon, every failure is a
+`LedgerError`, and inside `attempt_once` the first failure ends all access: the window then goes on without the ledger.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +26,13 @@ from thresher.edits import Edit
 from thresher.errors import ThresherError
 from thresher.model import Occurrence
 from thresher.policies.table import RENAMED_POLICIES
-from thresher.store.sqlite_file import LOCK_TIMEOUT_SECONDS, SqliteFile, SqliteSchema
+from thresher.store.sqlite_file import SqliteFile, SqliteSchema
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+LOCK_TIMEOUT_SECONDS = 0.25
+"""Seconds to wait for a lock of another process, which writes one row at a time."""
 MAX_CACHED_REPLANS = 64
 """Maximum number of records in memory; the ledger reads other records again when it needs them."""
 EditsByTarget = dict[Occurrence, Edit]
@@ -78,11 +84,14 @@ class ReplanRecord(Struct, frozen=True):
 class Ledger:
     """Replan records and facts, in memory or in a file that several processes may share."""
 
-    def __init__(self, path: str | Path | None = None, *, lock_timeout: float = LOCK_TIMEOUT_SECONDS) -> None:
+    def __init__(self, path: str | Path | None = None, *, lock_timeout: float | None = None) -> None:
         """Open nothing yet. `lock_timeout` is the number of seconds to wait for a file that another process locks."""
         self.path = None if path is None else Path(path)
-        advice = "name another file"
-        self._file = SqliteFile(self.path, _SCHEMA, error=LedgerError, advice=advice, timeout=lock_timeout)
+        timeout = LOCK_TIMEOUT_SECONDS if lock_timeout is None else lock_timeout
+        self._file = SqliteFile(self.path, _SCHEMA, error=LedgerError, advice="name another file", timeout=timeout)
+        self._is_one_attempt = False
+        self._failure: LedgerError | None = None
+        """The failure that ended all access until the end of `attempt_once`."""
         self._connection: Connection | None = None
         self._process = 0
         self._version = -1
@@ -96,6 +105,15 @@ class Ledger:
     def is_shared(self) -> bool:
         """True if other processes may write to the ledger."""
         return self.path is not None
+
+    @contextmanager
+    def attempt_once(self) -> Iterator[None]:
+        """Access the file until the first failure; raise that failure again, without a new attempt, until the end."""
+        self._is_one_attempt = True
+        try:
+            yield
+        finally:
+            self._is_one_attempt, self._failure = False, None
 
     # --- replans -------------------------------------------------------------------------------------------------
 
@@ -112,9 +130,12 @@ class Ledger:
         if replan is None:
             return {}
         if replan.key not in self._cached_edits:
-            ancestry = [replan]
+            ancestry, keys = [replan], {replan.key}
             while (parent := ancestry[-1].parent) is not None and parent not in self._cached_edits:
                 ancestry.append(self._find_replan(parent))
+                if ancestry[-1].key in keys:
+                    raise LedgerError(f"{self._file.name}: a stored replan is its own parent; start a new ledger")
+                keys.add(ancestry[-1].key)
             for record in reversed(ancestry):
                 before = self._cached_edits[record.parent] if record.parent is not None else {}
                 removed = set(record.removed)
@@ -169,13 +190,21 @@ class Ledger:
     def get_fact(self, name: str) -> Any:
         """Return the fact with this name, or None."""
         row = self._query("SELECT value FROM facts WHERE name = ?", (name,))
-        return msgspec.json.decode(row[0][0]) if row else None
+        return self._decode_fact(row[0][0]) if row else None
 
     def find_facts(self, prefix: str) -> dict[str, Any]:
         """Return all facts whose names start with `prefix`, indexed by the rest of the name."""
         bounds = (prefix, prefix + "\U0010ffff")
         rows = self._query("SELECT name, value FROM facts WHERE name >= ? AND name < ?", bounds)
-        return {name[len(prefix) :]: msgspec.json.decode(value) for name, value in rows}
+        return {name[len(prefix) :]: self._decode_fact(value) for name, value in rows}
+
+    def _decode_fact(self, value: Any) -> Any:
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+            raise LedgerError(
+                f"{self._file.name}: cannot decode a stored fact ({error}); start a new ledger"
+            ) from error
 
     def set_fact(self, name: str, value: Any) -> None:
         """Store a fact and replace any earlier value."""
@@ -222,12 +251,23 @@ class Ledger:
             self._last_number = number
 
     def _query(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
-        with self._file.translate_errors():
+        with self._remember_failure(), self._file.translate_errors():
             return self._connect().execute(statement, values).fetchall()
 
     def _execute(self, statement: str, values: tuple[Any, ...]) -> None:
-        with self._file.translate_errors():
+        with self._remember_failure(), self._file.translate_errors():
             self._connect().execute(statement, values)
+
+    @contextmanager
+    def _remember_failure(self) -> Iterator[None]:
+        """Raise the earlier failure of `attempt_once`, if any; otherwise keep a new one for the next access."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except LedgerError as error:
+            self._failure = error if self._is_one_attempt else None
+            raise
 
     def _connect(self) -> "Connection":
         """Return the database connection; a forked process opens its own connection."""

@@ -39,7 +39,11 @@ class RefetchTracker:
         """Content ids of calls whose results were removed, and paths of the files that these calls read."""
         self._pending_call_ids: set[str] = set()
         """Ids of refetching calls that have no result yet."""
-        pins = ledger.find_facts(PIN_FACT_PREFIX)
+        self._refetches: dict[str, Refetch] = {}
+
+    def load_pins(self) -> None:
+        """Load the pins that earlier processes have stored."""
+        pins = self._ledger.find_facts(PIN_FACT_PREFIX)
         self._refetches = {content: _decode_refetch(value) for content, value in pins.items()}
 
     def record_removed(self, history: History, edits: Iterable[Edit]) -> None:

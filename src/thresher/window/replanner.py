@@ -4,6 +4,7 @@
 conversations.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from threading import RLock
@@ -88,12 +89,24 @@ class Replanner:
         self._summary_jobs = SummaryJobs(self.ledger, summarizer, summaries, self._event_log.failures.append)
         self._usage_observer = UsageObserver()
         self._lock = RLock()
+        self._load_from_ledger()
+
+    def _load_from_ledger(self) -> None:
+        """Load the facts of earlier processes. A ledger that cannot be read is an event and a warning, not an error."""
+        try:
+            with self.ledger.attempt_once():
+                self._refetches.load_pins()
+                self._veto.load_verdicts()
+        except LedgerError as error:
+            self._event_log.report("store", str(error), None)
+            warnings.warn(f"the window starts without its ledger: {error}", stacklevel=4)
 
     def _switch_to(self, conversation: WindowConversation, replaced: WindowConversation | None) -> None:
         """Make a conversation the current one, and discard the conversation that it replaces."""
         others = [other for other in self._conversations if other is not conversation and other is not replaced]
         self._conversations = [*others, conversation][-MAX_CONVERSATIONS:]
-        self._cache.switch_to(conversation)
+        with self._event_log.catch_ledger_errors(conversation):
+            self._cache.switch_to(conversation)
 
     @property
     def store(self) -> ContentStore:
@@ -225,7 +238,8 @@ class Replanner:
         history = decision.draft.history
         plan = structs.replace(finish_plan(decision.draft, self._thinking_rule), budget=self.budget)
         fill_start = find_fill_start(decision, plan, conversation, self._thinking_rule)
-        plan = self._summary_jobs.fill_ready(history, plan, conversation.token_weights, fill_start)
+        with self._event_log.catch_ledger_errors(conversation):
+            plan = self._summary_jobs.fill_ready(history, plan, conversation.token_weights, fill_start)
         added, removed = diff_edits(conversation.edits, index_by_target(plan.edits))
         if not added and not removed and conversation.is_legal:
             self._back_off(conversation)
@@ -235,11 +249,11 @@ class Replanner:
             replan, is_own = self.ledger.record_replan(
                 conversation.prefix_digests, conversation.last_replan, decision.trigger, now, added, removed
             )
+            edits = self.ledger.active_edits(replan)
         except (StoreError, LedgerError) as error:
             self._event_log.report("store", f"nothing was removed: {error}", conversation)
             self._back_off(conversation)
             return conversation
-        edits = self.ledger.active_edits(replan)
         after = WindowConversation(request, replan, edits, conversation.token_weights, conversation)
         self._refetches.record_removed(after.original, after.edits.values())
         self._switch_to(after, conversation)
@@ -249,7 +263,8 @@ class Replanner:
             self._back_off(after)
         else:
             state.fruitless_attempts = 0
-        self._summary_jobs.request_missing(history, structs.replace(plan, edits=tuple(after.edits.values())))
+        with self._event_log.catch_ledger_errors(after):
+            self._summary_jobs.request_missing(history, structs.replace(plan, edits=tuple(after.edits.values())))
         change = EXTERNAL_REPLAN
         if is_own:
             plan = structs.replace(plan, notes=(*plan.notes, *self._collect_notes(conversation, history, added)))

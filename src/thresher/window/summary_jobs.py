@@ -15,7 +15,7 @@ from thresher.edits import Plan, Summarize
 from thresher.model import History, Place
 from thresher.summarize import Summarizer, SummaryRequest, fill_summaries, find_summary_requests, write_summaries
 from thresher.tokens import TokenWeights
-from thresher.window.ledger import Ledger
+from thresher.window.ledger import Ledger, LedgerError
 
 SUMMARY_FACT_PREFIX = "summary:"
 SummaryTiming = Literal["background", "blocking", "never"]
@@ -40,7 +40,8 @@ class SummaryJobs:
         """Requests without a text, by id."""
 
     def _texts(self) -> dict[str, Any]:
-        return self._ledger.find_facts(SUMMARY_FACT_PREFIX)
+        facts = self._ledger.find_facts(SUMMARY_FACT_PREFIX)
+        return {id_: text for id_, text in facts.items() if isinstance(text, str)}
 
     def fill_ready(self, history: History, plan: Plan, token_weights: TokenWeights, start: Place) -> Plan:
         """Insert the ready texts into the summaries from `start` on; earlier places must not change."""
@@ -91,7 +92,10 @@ class SummaryJobs:
     def _write_summaries(self, history: History, requests: tuple[SummaryRequest, ...]) -> None:
         if self._summarizer is not None:
             for id_, text in write_summaries(requests, history, self._summarizer, self._report_failure).items():
-                self.fill(id_, text)
+                try:
+                    self.fill(id_, text)
+                except LedgerError as error:
+                    self._on_failure(f"a summary could not be stored: {error}")
 
     def _report_failure(self, error: Exception) -> None:
         on_failure = getattr(self._summarizer, "on_failure", None)

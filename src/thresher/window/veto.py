@@ -11,7 +11,7 @@ from thresher.model.text import count_with_noun
 from thresher.model.tool_calls import ToolUse
 from thresher.policies.batch_summary import summarize_places
 from thresher.summarize import Judge
-from thresher.window.ledger import Ledger
+from thresher.window.ledger import Ledger, LedgerError
 from thresher.window.refetches import RefetchTracker
 
 VERDICT_FACT_PREFIX = "verdict:"
@@ -38,7 +38,12 @@ class EditVeto:
         self._judge = judge
         self._last_refetched: tuple[History, set[Occurrence]] | None = None
         """The latest history and its pinned parts, cached because a replan filters its edits one by one."""
-        self._verdicts: dict[str, bool] = dict(ledger.find_facts(VERDICT_FACT_PREFIX)) if judge is not None else {}
+        self._verdicts: dict[str, bool] = {}
+
+    def load_verdicts(self) -> None:
+        """Load the verdicts that earlier processes have stored."""
+        if self._judge is not None:
+            self._verdicts = dict(self._ledger.find_facts(VERDICT_FACT_PREFIX))
 
     @property
     def has_judge(self) -> bool:
@@ -82,7 +87,10 @@ class EditVeto:
             self._on_failure(f"the judge returned no verdict for {missing} tool chains, so they stay")
         for call, stays in verdicts.items():
             self._verdicts[call.content] = stays
-            self._ledger.set_fact(VERDICT_FACT_PREFIX + call.content, stays)
+            try:
+                self._ledger.set_fact(VERDICT_FACT_PREFIX + call.content, stays)
+            except LedgerError as error:
+                self._on_failure(f"a verdict of the judge could not be stored: {error}")
 
 
 def _chain_occurrences(history: History, link: ToolUse) -> list[Occurrence]:

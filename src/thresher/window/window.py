@@ -16,7 +16,7 @@ from thresher.budget.fitting import resolve_plan_setup
 from thresher.dialects import emit, parse
 from thresher.dialects.intake import reject_deep_nesting
 from thresher.dialects.table import find_dialect, find_vendor_dialect, get_native_dialect
-from thresher.errors import OptionError
+from thresher.errors import OptionError, PlanError
 from thresher.model import History, Message, Session
 from thresher.model.keep_marks import strip_keep_marks
 from thresher.policies import PolicyLike
@@ -25,7 +25,7 @@ from thresher.tokens import token_weights_for
 from thresher.window.cache_state import SentRequest, conversation_key
 from thresher.window.conversation import NewContent, WindowConversation, parse_request_prompt
 from thresher.window.events import EXTERNAL_REPLAN, WindowEvent
-from thresher.window.ledger import EditsByTarget, LedgerError
+from thresher.window.ledger import EditsByTarget, Ledger, LedgerError, ReplanRecord
 from thresher.window.options import WindowOptions
 from thresher.window.replanner import Replanner
 from thresher.window.request import (
@@ -59,7 +59,7 @@ class Window(Replanner):
             return structs.replace(messages, segments=(*messages.segments[:-1], self.fit(messages.history, at=at)))
         if isinstance(messages, History):
             return self._fit_history(messages, at)  # type: ignore[return-value]
-        with self._lock, reject_deep_nesting():
+        with self._lock, self.ledger.attempt_once(), reject_deep_nesting():
             if has_nothing_to_fit(messages):
                 return messages
             now = to_epoch_seconds(at)
@@ -86,16 +86,16 @@ class Window(Replanner):
     def _track_conversation(self, request: WindowRequest, now: float) -> tuple[WindowConversation, NewContent]:
         """Return the conversation that a request continues, and the new content of the request."""
         last = next((known for known in reversed(self._conversations) if known.is_extended_by(request)), None)
-        replan = last.last_replan if last is not None else None
+        replan, edits = (last.last_replan, last.edits) if last is not None else (None, {})
         with self._event_log.catch_ledger_errors(last):
-            replan = self.ledger.latest_replan(request.prefix_digests)
+            latest = self.ledger.latest_replan(request.prefix_digests)
+            replan, edits = latest, self.ledger.active_edits(latest)
         if last is not None and replan == last.last_replan and last.token_weights == self._setup.scale:
             self._switch_to(last, last)
             return last, NewContent(last.extend(request))
-        edits = self.ledger.active_edits(replan)
         parsed_before = last or (self._conversations[-1] if self._conversations else None)
-        marks = self._setup.settings.context_marks
-        conversation = WindowConversation(request, replan, edits, self._setup.scale, parsed_before, marks)
+        conversation = self._build_conversation(request, replan, edits, parsed_before)
+        edits = conversation.edits
         self._refetches.record_removed(conversation.original, edits.values())
         key = conversation_key(conversation)
         before = last or next(
@@ -116,6 +116,23 @@ class Window(Replanner):
             # A window that has not seen the conversation before treats everything since the replan as new.
             new = conversation.received[replan.rows :]
         return conversation, NewContent(new, carried)
+
+    def _build_conversation(
+        self,
+        request: WindowRequest,
+        replan: ReplanRecord | None,
+        edits: EditsByTarget,
+        parsed_before: WindowConversation | None,
+    ) -> WindowConversation:
+        """Build a conversation with the edits of the ledger; without them if a damaged ledger makes them impossible."""
+        marks, scale = self._setup.settings.context_marks, self._setup.scale
+        try:
+            return WindowConversation(request, replan, edits, scale, parsed_before, marks)
+        except (PlanError, LookupError, TypeError, ValueError) as error:
+            if replan is None:
+                raise
+            self._event_log.report("store", f"the edits of the ledger cannot be applied: {error}", parsed_before)
+            return WindowConversation(request, None, {}, scale, parsed_before, marks)
 
     @staticmethod
     def _is_own_output(conversation: WindowConversation, request: WindowRequest) -> bool:
@@ -271,5 +288,6 @@ class Window(Replanner):
         """Return a window with these options that resumes from the ledger in a file."""
         if not Path(path).exists():
             raise LedgerError(f"{path}: no ledger found; `window.save(path)` writes one")
-        options["ledger"] = path
+        options["ledger"] = ledger = Ledger(path)
+        ledger.latest_replan(())  # an explicit request to resume fails if the file cannot be read
         return cls(policy, **options)
