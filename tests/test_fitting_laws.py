@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 import oracle
 import strategies
 import working
+from fixture_files import fixtures, ready
 from thresher.budget import PRESETS, Settings, fit, fit_with_plan
 from thresher.budget.escalation import make_step_policies, propose_edits
 from thresher.dialects import emit, parse
@@ -262,6 +264,27 @@ def test_what_fits_the_budget_is_unchanged_if_no_policy_is_named(dialect: str, h
     assert fit_with_plan(legal, budget=SCALE.history(legal) + spare, scale=SCALE, dialect=dialect).history is legal
 
 
+@pytest.mark.parametrize("name", format_names("transcript"))
+def test_a_recorded_session_that_fits_is_the_same_object(name: str, tmp_path: Path) -> None:
+    for path in fixtures(name):
+        for session in read_all(ready(path, tmp_path), format=name):
+            legal = structs.replace(session, segments=tuple(repair(one).history for one in session.segments))
+            options: dict[str, Any] = {"budget": SCALE.history(legal.history), "scale": SCALE}
+            for messages in (legal, legal.history):
+                assert fit(messages, store=InMemoryContentStore(), **options) is messages
+                assert fit(messages, store=InMemoryContentStore(), context_marks=("Fix",), **options) is messages
+
+
+@pytest.mark.parametrize("dialect", format_names("wire"))
+def test_messages_that_fit_are_the_same_object(dialect: str) -> None:
+    history = working.told([working.Exchange("go", ())], system=True, summary=False, ends=True)
+    for body in (True, False):
+        messages = emit(history, dialect, body=body)
+        store = InMemoryContentStore()
+        assert fit(messages, budget=9_000, format=dialect, store=store) is messages
+        assert fit(messages, budget=9_000, format=dialect, store=store, context_marks=("go",)) is messages
+
+
 # --- law 7: the budget is used -----------------------------------------------------------------------------------
 
 
@@ -289,13 +312,17 @@ LINES: dict[str, Callable[[int], str]] = {
     "log": lambda n: f"2026-01-31T12:{n // 60 % 60:02}:{n % 60:02}Z step {n} took {n * 37 % 1_000} ms\n",
     "wide": lambda n: f"{chr(0x4E00 + n % 9_000)}{chr(0x4E00 + n * 7 % 9_000)}の文です。😀{n}\n",
     "json": lambda n: f'{{"id": {n}, "name": "{WORDS[n % 19]}", "tags": ["{WORDS[n % 7]}", null]}}, ',
+    "pretty json": lambda n: f'  {{\n    "id": {n},\n    "name": "{WORDS[n % 19]}"\n  }},\n',
+    "table": lambda n: f"-rw-r--r-- 1 root root {n * 7_919 % 100_003} Jan 31 12:{n % 60:02} file_{n}.txt\n",
     "digits": lambda n: f"{n * 7_919 % 100_003:x}",
 }
 """Texts without repeated lines, by the number of a piece."""
 big_texts = st.lists(st.tuples(st.sampled_from(list(LINES)), st.integers(800, 3_000)), min_size=1, max_size=3)
 """Pieces of a text: their kind and number."""
 shares = st.floats(0.15, 0.95)
-tools = st.sampled_from([tool for tool in working.TOOLS if tool not in ("AskUserQuestion", "Write")])
+EXCLUDED_TOOLS = ("AskUserQuestion", "ExitPlanMode", "attempt_completion", "Write")
+"""Tools whose whole result is a person's answer, and one with long arguments."""
+tools = st.sampled_from([tool for tool in working.TOOLS if tool not in EXCLUDED_TOOLS])
 """Tools whose results may be edited and whose arguments are short."""
 
 

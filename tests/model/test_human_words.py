@@ -10,11 +10,13 @@ import pytest
 
 import thresher as th
 from fixture_files import fixtures, own_fixture, ready
-from thresher.budget import fit_with_plan
+from thresher.budget import PRESETS, fit_with_plan
 from thresher.dialects import emit
 from thresher.model import History, Message, Part, Session, Text, ToolCall, ToolResult, part_text
 from thresher.model.human_words import extract_human_words, find_human_words
 from thresher.model.tool_catalog import find_tool_kind
+from thresher.policies import POLICIES, make_policy
+from thresher.policies.exchanges import SummarizeExchanges
 from thresher.store import InMemoryContentStore
 from thresher.transcripts import format_names, read_all
 
@@ -122,28 +124,44 @@ def test_the_copy_of_an_approved_plan_is_not_a_persons_text() -> None:
 
 # --- law 2, for a person's words in every transcript format and dialect -----------------------------------------
 
-POLICIES: tuple[dict[str, Any], ...] = (
-    {"policy": "smart"},
-    {"policy": "aggressive"},
-    {"policy": "tool-retention"},
-    {"policy": "mask"},
-    {"policy": "batch-summary"},
-    {"policy": "auto", "budget": 0.5},
-)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "batch-summary": {"older_than": 1, "min_calls": 1},
+    "edit-history": {"keep_all_edits": False, "keep_newest": 1},
+    "mask": {"keep": 1},
+    "messages": {"empty": True, "longer_than": 300},
+    "output": {"truncate_above": 2_000, "head": 300, "tail": 300},
+    "tools": {"categories": ("file_edit", "file_read", "execution", "plan", "other")},
+}
+"""Options with which policies remove much."""
+PRESSURES = (0.9, 0.6, 0.3, 0.1)
+"""Budgets as shares of the history, and free shares of the window for the policy `exchanges`."""
+WHOLE_TURNS = "sliding-window"
+"""The policy that removes whole old turns, with all words of people in them."""
+CASES: dict[str, tuple[Any, float | None]] = {
+    **{f"preset {name}": (name, None) for name in PRESETS},
+    **{f"policy {name}": (name, None) for name in POLICIES if name != WHOLE_TURNS},
+    **{f"auto at {share}": ("auto", share) for share in PRESSURES},
+    **{f"exchanges at pressure {share}": (SummarizeExchanges(pressure=1 - share), None) for share in PRESSURES},
+}
+"""Every preset and policy, and every pressure: a policy and the budget as a share of the history."""
 WITHOUT_RESULTS = {"aider": "its transcripts have no tool results"}
 
 
 def check_words_stay(history: History) -> None:
-    """Fit a history by each policy; the words stay."""
+    """Fit a history by every policy and under every pressure, also in a window; the words stay."""
     size = th.count(history)
-    for options in POLICIES:
-        budget = int(size * options["budget"]) if "budget" in options else None
-        store = InMemoryContentStore()
+    for name, (policy, share) in CASES.items():
+        chosen = make_policy(policy, **OPTIONS.get(policy, {})) if name.startswith("policy ") else policy
+        budget = None if share is None else int(size * share)
+        options: dict[str, Any] = {"policy": chosen, "store": InMemoryContentStore()}
         try:
-            after = fit_with_plan(history, policy=options["policy"], budget=budget, store=store).history
+            after = fit_with_plan(history, budget=budget, **options).history
         except th.BudgetError as error:
-            after = fit_with_plan(history, policy=options["policy"], budget=error.smallest, store=store).history
-        assert any(WORDS in part_text(part) for message in after for part in message.parts), options
+            after = fit_with_plan(history, budget=error.smallest, **options).history
+        assert _contains_words(after), name
+    for share in PRESSURES[::2]:
+        window = th.Window(budget=max(1, int(size * share)), store=InMemoryContentStore())
+        assert _contains_words(window.fit(history)), f"window at {share}"
 
 
 def conversation(name: str, arguments: dict[str, Any], result: str) -> History:

@@ -291,11 +291,13 @@ def fit(
     result = fit_with_plan(history, policy=policy, dialect=dialect or name, store=store, **options)
     if report is not None:
         report(result.plan)
+    if not result.plan.edits and not result.plan.repairs:
+        return messages
     if isinstance(messages, Session):
         return structs.replace(messages, segments=(*messages.segments[:-1], result.history))
     if isinstance(messages, History):
         return result.history  # type: ignore[return-value]
-    return messages if result.history is history else emit(result.history, name or "")
+    return emit(result.history, name or "")  # type: ignore[no-any-return]
 
 
 def restore(part_id: str, *, store: ContentStore | None = None) -> str:
