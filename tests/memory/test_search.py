@@ -483,7 +483,7 @@ def test_a_regex_combines_with_other_conditions(folder: Path) -> None:
 
 def test_an_unknown_query_word_is_reported(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.")
-    assert memory.search("lilac parcle").notes == ("no archived text except tool output contains `parcle`",)
+    assert "no archived text except tool output contains `parcle`" in memory.search("lilac parcle").notes
     assert memory.search("lilac parcels").notes == ()
 
 

@@ -181,6 +181,7 @@ def search_result_value(results: SearchResults) -> dict[str, Any]:
         "page": results.page,
         "has_more": results.more,
         "excluded": dict(results.excluded),
+        "confidence": None if results.confidence is None else round(results.confidence, 3),
     }
 
 
