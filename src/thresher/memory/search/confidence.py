@@ -2,7 +2,7 @@
 
 A question that no session answers usually has words that no session contains together. So the measure is the
 information of the question's words in the best of the first sessions: the rarer a word, the more it says. One unit is
-what identifies one text. A logistic function of it was fitted to labelled questions, with and without an answer;
+what identifies one text. A logistic function of it was fitted to questions, with and without an answer;
 `benchmarks/search.py confidence` repeats this.
 """
 
