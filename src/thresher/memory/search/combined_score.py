@@ -20,7 +20,7 @@ from thresher.memory.search.rank import has_message_conditions, score_sessions
 from thresher.memory.search.session_words import score_session_words
 from thresher.memory.session_store import SessionStore
 
-WORD_CANDIDATES = 120
+WORD_CANDIDATES = 60
 """Number of sessions, best first by their messages, to score by all their words."""
 FULL_WORDS_SCORE = 0.6
 """Score by messages from which on the score by all words counts in full. So words that are spread over a session do not
