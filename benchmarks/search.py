@@ -4,6 +4,8 @@ python benchmarks/search.py quality [PEER …]   306 commits, each as a query by
 
 python benchmarks/search.py questions          142 questions: by kind, project and language, cross-validated
 
+python benchmarks/search.py conversations      questions about plain conversations
+
 python benchmarks/search.py tune               ranking weights, selected and validated on separate commits
 
 python benchmarks/search.py speed [PEER …]     build, second sync, queries and sizes on a synthetic corpus
@@ -29,6 +31,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import search_conversations
 import search_questions
 from search_corpus import write_corpus
 from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
@@ -328,6 +331,7 @@ def main() -> None:
         verb.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(PEERS))
     verbs.add_parser("tune")
     verbs.add_parser("questions")
+    verbs.add_parser("conversations")
     told_to = parser.parse_args()
     unknown = set(getattr(told_to, "peers", ())) - PEERS.keys()
     if unknown:
@@ -336,6 +340,8 @@ def main() -> None:
         case "quality":
             quality(told_to.peers)
             search_questions.report()
+        case "conversations":
+            search_conversations.report()
         case "questions":
             search_questions.report()
         case "tune":
