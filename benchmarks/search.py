@@ -51,12 +51,9 @@ Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
 FOLDS = 8
 GRID: dict[str, tuple[Any, ...]] = {
-    "extra_text": (0.15, 0.3),
     "title": (0.15, 0.3),
-    "message_shares": ((1.0,), (1.0, 1 / 2, 1 / 3)),
-    "edit": (1.0, 1.2, 1.4),
-    "earlier_session": (0.0, 0.3, 0.6, 0.9),
-    "min_edits": (0, 2),
+    "earlier_session": (0.3, 0.6, 0.9),
+    "edit": (1.0, 1.2),
 }
 """Values of the ranking weights to try."""
 
