@@ -6,20 +6,24 @@ The combination is linear. A question that is a commit's subject is about one ac
 without one.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from thresher.memory.index.tantivy_index import IndexHit
-from thresher.memory.search.commit_attribution import AdjustedScores, adjust_for_commits
+from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.confidence import CONFIDENCE_SESSIONS, estimate_confidence
 from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.question_hints import find_hints, hint_notes
-from thresher.memory.search.rank import score_sessions
+from thresher.memory.search.rank import has_message_conditions, score_sessions
 from thresher.memory.search.session_words import score_session_words
 from thresher.memory.session_store import SessionStore
 
-WORD_CANDIDATES = 120
+_SUBJECT_PREFIX = re.compile(r"(?:build|chore|ci|docs|feat|fix|perf|refactor|revert|style|test)(?:\([^)]*\))?!?: ")
+"""Beginning of a conventional commit's subject."""
+WORD_CANDIDATES = 60
 """Number of sessions, best first by their messages, to score by all their words."""
 FULL_WORDS_SCORE = 0.6
 """Score by messages from which on the score by all words counts in full. So words that are spread over a session do not
@@ -46,6 +50,15 @@ class MeaningScorer(Protocol):
         ...
 
 
+class CombinedScores(NamedTuple):
+    """Session scores, the sessions that made the commit, notes for the user, and the confidence in the best session."""
+
+    scores: dict[int, float]
+    makers: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+    confidence: float | None = None
+
+
 def combine_scores(
     compiled: CompiledQuery,
     store: SessionStore,
@@ -54,12 +67,13 @@ def combine_scores(
     *,
     now: datetime,
     meaning: MeaningScorer | None = None,
-) -> AdjustedScores:
+) -> CombinedScores:
     """Return the scores of all matching sessions. `now` is the time of the question, for words such as "yesterday"."""
     by_messages = score_sessions(compiled, matches, texts)
     adjusted = adjust_for_commits(by_messages, compiled, store)
-    if adjusted.makers or adjusted.notes or compiled.query.rank != "best":
-        return adjusted
+    is_subject = _SUBJECT_PREFIX.match(compiled.query.full_text) is not None
+    if adjusted.makers or adjusted.notes or is_subject or compiled.query.rank != "best":
+        return CombinedScores(*adjusted)
     scores, weights = by_messages, compiled.weights
     by_words = score_session_words(compiled, nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))
     by_words = {key: score * min(1.0, scores[key] / FULL_WORDS_SCORE) for key, score in by_words.items()}
@@ -70,7 +84,11 @@ def combine_scores(
         candidates = nlargest(MEANING_CANDIDATES, scores, key=scores.__getitem__)
         by_meaning = _scale(meaning.score_sessions(question, candidates), candidates)
         scores = _add(scores, by_meaning, weights.meaning)
-    return AdjustedScores(scores, notes=notes)
+    best = nlargest(CONFIDENCE_SESSIONS, scores, key=scores.__getitem__)
+    confidence = (
+        estimate_confidence(compiled, best) if compiled.terms and not has_message_conditions(compiled.query) else None
+    )
+    return CombinedScores(scores, notes=notes, confidence=confidence)
 
 
 def _add_hints(
