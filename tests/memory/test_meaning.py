@@ -323,3 +323,18 @@ def test_sync_reports_the_vectors_of_each_model(talks: Path, monkeypatch: pytest
     assert vectors["size_bytes"] > 0
     monkeypatch.setattr(meaning, "PACKAGES", ("no_such_package",))
     assert "pip install 'thresher[meaning]'" in run(*options).stdout
+
+
+@pytest.mark.usefixtures("enabled")
+def test_a_question_in_another_language_finds_sessions_without_its_words(
+    talks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MeaningIndex, "_multilingual", LetterEncoder())
+    memory = Memory(home=tmp_path / "home", sources=[talks], discover=False)
+    memory.sync()
+    assert memory.meaning is not None
+    assert memory.meaning.find_sessions("the automobile") == []
+    question = "wo ist das Brot und wie war es mit dem Teig"
+    assert memory.search(question, sync=False).sessions
+    words = Memory(home=tmp_path / "home", discover=False, meaning=False)
+    assert not words.search(question, sync=False).sessions

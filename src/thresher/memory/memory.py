@@ -263,7 +263,7 @@ class Memory:
     def _search_words(self, query: Query, view: SearchView) -> SearchResults:
         if self.meaning is None:
             return search_archive(self.store, query, view, meaning=self._scorer or None)
-        own_scorer = self.meaning.question_scorer()
+        own_scorer = self.meaning.question_scorer(query.full_text)
         results = search_archive(self.store, query, view, meaning=own_scorer)
         return structs.replace(results, notes=(*results.notes, *own_scorer.notes))
 

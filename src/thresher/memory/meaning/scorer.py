@@ -1,4 +1,4 @@
-"""Score sessions by the similarity of their chunks to a question: the mean of the three most similar chunks."""
+"""Score sessions by the similarity of their most similar chunk to a question."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from thresher.memory.meaning.encoder import Encoder
-
-BEST_CHUNKS = 3
 
 
 class SessionSimilarity(NamedTuple):
@@ -34,9 +32,9 @@ def score_by_meaning(
         if block.matrix.shape[1] == len(query):
             scores[block.session].append((block.matrix.astype(np.float32) @ query) * block.scales)
             places[block.session].append(block.places)
-    return {key: _summarize(np.concatenate(some), np.concatenate(places[key])) for key, some in scores.items()}
+    return {key: _find_best(np.concatenate(some), np.concatenate(places[key])) for key, some in scores.items()}
 
 
-def _summarize(scores: "NDArray[np.float32]", places: "NDArray[np.int32]") -> SessionSimilarity:
-    best = np.sort(scores)[-BEST_CHUNKS:]
-    return SessionSimilarity(float(best.mean()), int(places[int(scores.argmax())]))
+def _find_best(scores: "NDArray[np.float32]", places: "NDArray[np.int32]") -> SessionSimilarity:
+    best = int(scores.argmax())
+    return SessionSimilarity(float(scores[best]), int(places[best]))

@@ -15,7 +15,7 @@ from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.search.commit_attribution import AdjustedScores, adjust_for_commits
 from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.question_hints import find_hints, hint_notes
-from thresher.memory.search.rank import score_sessions
+from thresher.memory.search.rank import has_message_conditions, score_sessions
 from thresher.memory.search.session_words import score_session_words
 from thresher.memory.session_store import SessionStore
 
@@ -37,11 +37,19 @@ class MeaningScorer(Protocol):
     def score_sessions(self, question: str, sessions: Sequence[int]) -> Mapping[int, float]:
         """Return a similarity for each of these session keys, for example the highest cosine of any of its texts.
 
-        `sessions` has at most `MEANING_CANDIDATES` keys, best first; sub-agents have keys of their own. Only the
-        differences between values matter: the search scales them to 0 (worst) to 1 (best) and multiplies them by the
-        weight `RankingWeights.meaning`. A session without vectors is missing from the result; it counts as an average
-        one. Return an empty mapping if no score is possible. The method must not raise because of missing or outdated
-        vectors. `question` is the text as typed and may contain quotes and asterisks.
+        `sessions` has at most `MEANING_CANDIDATES` keys and those of `find_sessions`, best first; sub-agents have keys
+        of their own. Only the differences between values matter: the search scales them to 0 (worst) to 1 (best) and
+        multiplies them by the weight `RankingWeights.meaning`. A session without vectors is missing from the result;
+        it counts as an average one. Return an empty mapping if no score is possible. The method must not raise because
+        of missing or outdated vectors. `question` is the text as typed and may contain quotes and asterisks.
+        """
+        ...
+
+    def find_sessions(self, question: str) -> Collection[int]:
+        """Return sessions to consider although they may contain none of the words; empty if words suffice.
+
+        This is for a question in another language than the sessions. Meaning then has the weight
+        `RankingWeights.foreign_meaning`.
         """
         ...
 
@@ -68,8 +76,12 @@ def combine_scores(
     scores, notes = _add_hints(scores, question, now, compiled, store)
     if meaning is not None and question:
         candidates = nlargest(MEANING_CANDIDATES, scores, key=scores.__getitem__)
+        near = [] if has_message_conditions(compiled.query) else meaning.find_sessions(question)
+        added = [key for key in near if key not in scores and compiled.covers(key)]
+        scores = {**scores, **dict.fromkeys(added, 0.0)}
+        candidates = [*candidates, *(key for key in near if key in scores and key not in candidates)]
         by_meaning = _scale(meaning.score_sessions(question, candidates), candidates)
-        scores = _add(scores, by_meaning, weights.meaning)
+        scores = _add(scores, by_meaning, weights.foreign_meaning if near else weights.meaning)
     return AdjustedScores(scores, notes=notes)
 
 
