@@ -104,7 +104,7 @@ class Memory:
         self._retention = retention
         self._home = None if home is None else Path(home)
         self._scorer = meaning
-        self.after_index: list[AfterIndex] = [self._build_vectors_after_index]
+        self.after_index: list[AfterIndex] = []
         """Functions that each sync calls when the search index is complete, with the write lock released."""
 
     @cached_property
@@ -119,14 +119,28 @@ class Memory:
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
         stop: Stop = never_stop,
+        vectors: bool = True,
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
         Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
         `wait` is false, return a report with `busy` set. When `stop` returns True, keep what is done: the newest
         sessions are read first, `indexed` of the report is the share that is done, and the next sync reads the rest.
-        With the extra `meaning`, a complete sync also builds the missing vectors.
+        With the extra `meaning`, a complete sync also builds the missing vectors, unless `vectors` is false.
         """
+        report = self._sync_words(progress=progress, wait=wait, waiting=waiting, stop=stop)
+        if vectors and not report.busy and report.indexed == 1:
+            self.build_vectors(stop=stop)
+        return report
+
+    def _sync_words(
+        self,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        wait: bool = True,
+        waiting: Callable[[], None] | None = None,
+        stop: Stop = never_stop,
+    ) -> SyncReport:
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
             files += ((location.format, location.path) for location in discover())
@@ -151,16 +165,16 @@ class Memory:
         """Build the missing vectors of each model; `progress` returns a callback by the model's name."""
         return self.meaning.build(progress, stop) if self.meaning is not None else []
 
-    def _build_vectors_after_index(self, _store: SessionStore, stop: Stop) -> None:
-        self.build_vectors(stop=stop)
-
     def refresh(self, *, progress: Callable[[int, int], None] | None = None, stop: Stop = never_stop) -> RefreshOutcome:
         """Sync before a search, without waiting for another sync, until it is complete or `stop` returns True.
 
+        This builds only the static vectors; the other models are slow to load or elsewhere. `sync` builds all.
         A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
-            report = self.sync(progress=progress, wait=False, stop=stop)
+            report = self._sync_words(progress=progress, wait=False, stop=stop)
+            if self.meaning is not None and not report.busy and report.indexed == 1:
+                self.meaning.build(stop=stop, only_fast=True)
         except StoreError as error:
             return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())

@@ -82,14 +82,21 @@ class MeaningIndex:
         return VectorFile(self.folder / vector_file_name(encoder.name))
 
     def build(
-        self, progress: Callable[[str], Progress | None] | None = None, stop: Stop = never_stop
+        self,
+        progress: Callable[[str], Progress | None] | None = None,
+        stop: Stop = never_stop,
+        *,
+        only_fast: bool = False,
     ) -> list[BuildReport]:
-        """Encode everything that lacks vectors; `progress` returns the progress callback of a model."""
+        """Encode everything that lacks vectors; `progress` returns the progress callback of a model.
+
+        With `only_fast`, build only the static vectors.
+        """
         if not self._store.exists():
             return []
         reports = []
         with threadpool_limits(1):
-            for encoder in self._encoders():
+            for encoder in self._encoders()[: 1 if only_fast else None]:
                 callback = progress(encoder.name) if progress is not None else None
                 reports.append(build_vectors(self._store, self._file(encoder), encoder, progress=callback, stop=stop))
         return reports
