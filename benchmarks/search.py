@@ -2,6 +2,8 @@
 
 python benchmarks/search.py quality [PEER …]   306 commits, each as a query by its subject: rank of the maker
 
+python benchmarks/search.py questions          142 questions: by kind, project and language, cross-validated
+
 python benchmarks/search.py tune               ranking weights, selected and validated on separate commits
 
 python benchmarks/search.py speed [PEER …]     build, second sync, queries and sizes on a synthetic corpus
@@ -27,6 +29,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import search_questions
 from search_corpus import write_corpus
 from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
 
@@ -35,7 +38,7 @@ from thresher.memory import Memory
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.ingest.provenance import attribute_texts
 from thresher.memory.records import ArchivedSession
-from thresher.memory.search import commit_attribution, query_compiler, rank
+from thresher.memory.search import combined_score, query_compiler, rank
 from thresher.memory.search.query import parse_query
 from thresher.memory.search.search import SearchView, search_archive
 from thresher.memory.search.weights import RANKING, RankingWeights
@@ -157,6 +160,8 @@ class Kept(query_compiler.CompiledQuery):
         assert index is not None
         super().__init__(parse_query(words), index, without=without)
         self.kept = super().match_counts(), super().best_matches(rank.MAX_RANKED_TEXTS), super().title_matches()
+        self.counted: dict[frozenset[int], list[tuple[float, dict[int, int]]]] = {}
+        self.lengths: dict[frozenset[int], dict[int, int]] = {}
         self.told = (
             super().commits_made(),
             super().commits_seen(),
@@ -169,6 +174,19 @@ class Kept(query_compiler.CompiledQuery):
 
     def best_matches(self, limit: int, sessions: Collection[int] | None = None) -> list[IndexHit]:
         return self.kept[1] if sessions is None else super().best_matches(limit, sessions)
+
+    def word_counts(self, sessions: Collection[int]) -> Iterator[tuple[float, dict[int, int]]]:
+        if (key := frozenset(sessions)) not in self.counted:
+            self.counted[key] = [*super().word_counts(sessions)]
+        yield from self.counted[key]
+
+    def conversation_lengths(self, sessions: Collection[int]) -> dict[int, int]:
+        if (key := frozenset(sessions)) not in self.lengths:
+            self.lengths[key] = super().conversation_lengths(sessions)
+        return self.lengths[key]
+
+    def words_by_session(self, sessions: Collection[int]) -> dict[int, dict[str, int]]:
+        return {key: {} for key in sessions}
 
     def title_matches(self) -> list[IndexHit]:
         return self.kept[2]
@@ -185,8 +203,7 @@ class Kept(query_compiler.CompiledQuery):
 
 def trials(queries: Sequence[Row], memory: Memory) -> Iterator[Trial]:
     facts = {one.key: one for one in memory.store.find_sessions()}
-    subagents = {one.key for one in facts.values() if one.subagent}
-    questions = [Kept(row["subject"], memory, subagents) for row in queries]
+    questions = [Kept(row["subject"], memory, set()) for row in queries]
     for values in product(*GRID.values()):
         setting = dict(zip(GRID, values, strict=True))
         for question in questions:
@@ -200,8 +217,8 @@ def ranks(questions: Sequence[Kept], facts: Mapping[int, ArchivedSession], store
     def ask(_words: str) -> list[str]:
         question = next(known)
         matches = question.match_counts()
-        words_alone = rank.score_sessions(question, matches, question.best_matches(rank.MAX_RANKED_TEXTS))
-        found = commit_attribution.adjust_for_commits(words_alone, question, store).scores
+        texts = question.best_matches(rank.MAX_RANKED_TEXTS)
+        found = combined_score.combine_scores(question, store, matches, texts, now=search_questions.ASKED).scores
         order = rank.rank_sessions([facts[key] for key in found], found, matches, question)
         return [f"claude_code/{Path(one.session.file).name}" for one in order[:LIMIT]]
 
@@ -310,6 +327,7 @@ def main() -> None:
             verb.add_argument("--messages", type=int, default=100_000)
         verb.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(PEERS))
     verbs.add_parser("tune")
+    verbs.add_parser("questions")
     told_to = parser.parse_args()
     unknown = set(getattr(told_to, "peers", ())) - PEERS.keys()
     if unknown:
@@ -317,6 +335,9 @@ def main() -> None:
     match told_to.verb:
         case "quality":
             quality(told_to.peers)
+            search_questions.report()
+        case "questions":
+            search_questions.report()
         case "tune":
             tune()
         case "speed":

@@ -483,7 +483,7 @@ def test_a_regex_combines_with_other_conditions(folder: Path) -> None:
 
 def test_an_unknown_query_word_is_reported(folder: Path) -> None:
     memory = said(folder, "The parcel is lilac.")
-    assert memory.search("lilac parcle").notes == ("no archived text except tool output contains `parcle`",)
+    assert "no archived text except tool output contains `parcle`" in memory.search("lilac parcle").notes
     assert memory.search("lilac parcels").notes == ()
 
 
@@ -702,3 +702,17 @@ def test_a_search_works_without_the_sync_before_it(tmp_path: Path) -> None:
     archive.is_broken = False
     assert memory.related(memory.session(name(1))).notes == ()
     assert len(memory.store.find_sessions()) == 2
+
+
+def test_a_recall_prefers_conclusions_to_tool_output_and_repairs_words(folder: Path) -> None:
+    output = "lantern harbor flicker " * 30
+    talk = Talk(1).user("Please go on with the next point.").runs("sh look.sh", output)
+    talk.says("In the end, the lantern of the harbor flickers because of a loose cable.").write(folder)
+    Talk(2).user("Please go on.").says("The lantern of the harbor flickers at night.").write(folder)
+    memory = remembered(folder)
+    memory.sync()
+    for question in ("why does the lantern of the harbor flicker?", "why does the lantren of the harbor flicker?"):
+        recalled = memory.recall(name(1), question, budget=70)
+        assert "loose cable" in recalled.excerpts[0].text
+        assert [one.kind for one in recalled.excerpts] == ["agent"]
+        assert recalled.excerpts[0].at == 3

@@ -28,6 +28,7 @@ from thresher.memory.records import (
 )
 from thresher.memory.results import RecallResult, SearchResults
 from thresher.memory.search.combined_score import MeaningScorer
+from thresher.memory.search.confidence import confidence_notes
 from thresher.memory.search.query import (
     SEARCH_FIELDS,
     Query,
@@ -299,7 +300,9 @@ class Memory:
         if not kept:
             return SearchResults("", (), 0, notes=("the conversation has no prompt to search for",))
         results = self.search(Query(words=kept, current=current), sessions=sessions, sync=False)
-        return structs.replace(results, notes=(*notes, *results.notes))
+        doubts = confidence_notes(results.confidence)  # the words are no question that a session could answer
+        notes = (*notes, *(note for note in results.notes if note not in doubts))
+        return structs.replace(results, confidence=None, notes=notes)
 
     def recall(
         self, id: str, question: str, *, budget: int = 2000, reveal: bool = False, endpoint: "Endpoint | None" = None

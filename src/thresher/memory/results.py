@@ -75,6 +75,9 @@ class SearchResults(Struct, frozen=True):
     """True if there is a next page."""
     excluded: dict[str, int] = {}
     """Number of excluded matches by reason."""
+    confidence: float | None = None
+    """Estimated probability that the first session is the one that the question is about; None if the query is not a
+    plain question, for example because it has filters for messages or is a commit's subject."""
     notes: tuple[str, ...] = ()
     """Notes for the user, for example that another sync is running or that a query word is in no text."""
     indexed: float = 1.0

@@ -197,6 +197,7 @@ def search_result_value(results: SearchResults) -> dict[str, Any]:
         "has_more": results.more,
         "indexed_share": results.indexed,
         "excluded": dict(results.excluded),
+        "confidence": None if results.confidence is None else round(results.confidence, 3),
     }
 
 

@@ -9,17 +9,18 @@ without one.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from thresher.memory.index.tantivy_index import IndexHit
-from thresher.memory.search.commit_attribution import AdjustedScores, adjust_for_commits
+from thresher.memory.search.commit_attribution import adjust_for_commits
+from thresher.memory.search.confidence import CONFIDENCE_SESSIONS, estimate_confidence
 from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.question_hints import find_hints, hint_notes
 from thresher.memory.search.rank import has_message_conditions, score_sessions
 from thresher.memory.search.session_words import score_session_words
 from thresher.memory.session_store import SessionStore
 
-WORD_CANDIDATES = 120
+WORD_CANDIDATES = 60
 """Number of sessions, best first by their messages, to score by all their words."""
 FULL_WORDS_SCORE = 0.6
 """Score by messages from which on the score by all words counts in full. So words that are spread over a session do not
@@ -54,6 +55,15 @@ class MeaningScorer(Protocol):
         ...
 
 
+class CombinedScores(NamedTuple):
+    """Session scores, the sessions that made the commit, notes for the user, and the confidence in the best session."""
+
+    scores: dict[int, float]
+    makers: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+    confidence: float | None = None
+
+
 def combine_scores(
     compiled: CompiledQuery,
     store: SessionStore,
@@ -62,27 +72,33 @@ def combine_scores(
     *,
     now: datetime,
     meaning: MeaningScorer | None = None,
-) -> AdjustedScores:
+) -> CombinedScores:
     """Return the scores of all matching sessions. `now` is the time of the question, for words such as "yesterday"."""
     by_messages = score_sessions(compiled, matches, texts)
     adjusted = adjust_for_commits(by_messages, compiled, store)
     if adjusted.makers or adjusted.notes or compiled.query.rank != "best":
-        return adjusted
+        return CombinedScores(*adjusted)
     scores, weights = by_messages, compiled.weights
     by_words = score_session_words(compiled, nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))
     by_words = {key: score * min(1.0, scores[key] / FULL_WORDS_SCORE) for key, score in by_words.items()}
     scores = _add(scores, by_words, weights.session_words)
     question = compiled.query.full_text
     scores, notes = _add_hints(scores, question, now, compiled, store)
+    near: Collection[int] = ()
     if meaning is not None and question:
         candidates = nlargest(MEANING_CANDIDATES, scores, key=scores.__getitem__)
-        near = [] if has_message_conditions(compiled.query) else meaning.find_sessions(question)
+        if not has_message_conditions(compiled.query):
+            near = meaning.find_sessions(question)
         added = [key for key in near if key not in scores and compiled.covers(key)]
         scores = {**scores, **dict.fromkeys(added, 0.0)}
         candidates = [*candidates, *(key for key in near if key in scores and key not in candidates)]
         by_meaning = _scale(meaning.score_sessions(question, candidates), candidates)
         scores = _add(scores, by_meaning, weights.foreign_meaning if near else weights.meaning)
-    return AdjustedScores(scores, notes=notes)
+    best = nlargest(CONFIDENCE_SESSIONS, scores, key=scores.__getitem__)
+    # Words say nothing about the answer to a question in another language.
+    is_rated = compiled.terms and not near and not has_message_conditions(compiled.query)
+    confidence = estimate_confidence(compiled, best) if is_rated else None
+    return CombinedScores(scores, notes=notes, confidence=confidence)
 
 
 def _add_hints(

@@ -25,6 +25,8 @@ from thresher.memory.session_store import SessionStore
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
 CONVERSATION_KINDS: tuple[TextKind, ...] = ("human", "agent", "thinking", "summary", "title", "annotation")
 """Kinds of what was said and thought, as opposed to what was done."""
+COMMON_WORD_SHARE = 5
+"""Number of texts per session that contain a very common word."""
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
 """Maximum number of words that a prefix matches."""
@@ -137,14 +139,32 @@ class CompiledQuery:
         """Return the number of conversation texts in these sessions."""
         return self._index.count_by_field(_all(self._conversation_queries(sessions)))
 
+    def text_count(self) -> int:
+        """Return the number of all texts except tool output."""
+        return sum(map(self._index.kind_frequency, MAIN_FIELD_KINDS))
+
     def word_counts(self, sessions: Collection[int]) -> Iterator[tuple[float, dict[int, int]]]:
-        """Yield the number of all sessions with a word, and its texts in these sessions, for each word of the query."""
-        words = [self._term("said", term) for term in self.terms]
+        """Yield the number of all sessions with a word, and its texts in these sessions, for each word of the query.
+
+        A word in very many texts is in almost every session, so it is not worth counting.
+        """
+        most = COMMON_WORD_SHARE * self.conversation_size()[0]
+        words = [self._term("said", term) for term in self.terms if 0 < self._index.document_frequency(term) < most]
         words += [self._adjacent_query("said", pair) for pair in self._character_pairs]
         for word in words:
             spread = self._index.count_sessions(_all([word, *self._conversation_queries()]))
             if spread:
                 yield spread, self._index.count_by_field(_all([word, *self._conversation_queries(sessions)]))
+
+    def words_by_session(self, sessions: Collection[int]) -> dict[int, dict[str, int]]:
+        """Return the words that each of these sessions contains, each with the number of all texts that contain it."""
+        words: dict[int, dict[str, int]] = {session: {} for session in sessions}
+        for term in self.terms:
+            frequency = self._index.document_frequency(term)
+            searched = [self._term("said", term), self._term("reason", 0), *self._session_queries(sessions)]
+            for session in self._index.count_by_field(_all(searched)) if frequency else ():
+                words[session][term] = frequency
+        return words
 
     def _conversation_queries(self, sessions: Collection[int] | None = None) -> list[IndexQuery]:
         kinds = self._any_of_query("kind", [TEXT_KINDS.index(kind) for kind in CONVERSATION_KINDS])

@@ -1,8 +1,9 @@
 """Recall: answer a question from one session within a token budget.
 
-Recall works without a model. It takes the best messages in order, each as a snippet around its matches. After a prompt,
-it adds the agent's final answer. It returns the excerpts in session order with their positions. If the session contains
-too few words of the question, it returns no excerpts.
+Recall works without a model. It takes the best messages in order, each as a snippet around its matches. Tool output
+comes last, since a conclusion about it says more. After a prompt, recall adds the agent's final answer. It returns the
+excerpts in session order with their positions. If the session contains too few words of the question, it returns no
+excerpts.
 
 A configured model answers from these excerpts only, with their numbers as citations. If they contain no answer, it
 must reply with a fixed phrase.
@@ -21,6 +22,7 @@ from thresher.memory.search.query_compiler import compile_query
 from thresher.memory.search.rank import RankedSession
 from thresher.memory.search.search import HitBuilder, MatchedMessage, SearchView, build_search_hit
 from thresher.memory.search.snippets import Snippet, build_snippet
+from thresher.memory.search.spelling import repair_query
 from thresher.memory.session_store import SessionStore
 from thresher.model import Message, Text
 from thresher.store.errors import NotStoredError
@@ -52,7 +54,8 @@ def recall_session(
     """Return excerpts of this session that answer the question."""
     if not question.strip():
         raise OptionError("the question is empty; ask one in plain words")
-    query = structs.replace(parse_query(question), fields=RECALL_FIELDS)
+    query, _ = repair_query(store, parse_query(question))
+    query = structs.replace(query, fields=RECALL_FIELDS)
     compiled = compile_query(store, query)
     if compiled is None:
         raise NotStoredError("the search index is empty; run `thresher sync`")
@@ -61,6 +64,7 @@ def recall_session(
         builder = HitBuilder(message, compiled, view)
         matches, _ = compiled.message_matches([facts.key])
         best_messages = builder.best_messages(facts.key, matches.get(facts.key, 0))
+        best_messages.sort(key=lambda match: TEXT_KINDS[match.hit.kind] == "output")
         session = builder.build_session(RankedSession(facts, 0.0, len(best_messages)))
     terms_found = {mark.word for match in best_messages for mark in match.marks}
     is_relevant = len(terms_found) >= compiled.weights.min_recalled_terms * len(compiled.terms)

@@ -24,6 +24,7 @@ from thresher.memory.ingest.redaction import redact
 from thresher.memory.records import EXCLUSION_REASONS, ROLES, TEXT_KINDS, ArchivedSession, to_storable_text
 from thresher.memory.results import SearchHit, SearchResults, SessionHit
 from thresher.memory.search.combined_score import MeaningScorer, combine_scores
+from thresher.memory.search.confidence import confidence_notes
 from thresher.memory.search.copies import group_copies
 from thresher.memory.search.query import MOST_WORDS, Query, content_words
 from thresher.memory.search.query_compiler import CompiledQuery, compile_query
@@ -81,9 +82,8 @@ def search_archive(
         if query.rank == "matches":
             matches, _ = compiled.message_matches(matches.keys())
         texts = compiled.best_matches(MAX_RANKED_TEXTS)
-        scores, makers, commit_notes = combine_scores(
-            compiled, store, matches, texts, now=view.now or datetime.now(UTC), meaning=meaning
-        )
+        combined = combine_scores(compiled, store, matches, texts, now=view.now or datetime.now(UTC), meaning=meaning)
+        scores = combined.scores
         best_keys = sorted(scores, key=Counter(matches).__getitem__, reverse=True)
         best_keys.sort(key=scores.__getitem__, reverse=True)
         if query.rank == "matches":
@@ -94,7 +94,7 @@ def search_archive(
         near = stop + LOOKAHEAD_SESSIONS
         ranked = [*group_copies(ranked[:near], message), *ranked[near:]]
         builder = HitBuilder(message, compiled, view)
-        page = builder.rerank(ranked, stop, texts, makers)[start:stop]
+        page = builder.rerank(ranked, stop, texts, combined.makers)[start:stop]
         match_counts = builder.prefetch([one.session.key for one in page])
         page = [one._replace(matches=match_counts.get(one.session.key, 0)) for one in page]
         owners = find_owners(store, (one.session for one in page))
@@ -106,9 +106,11 @@ def search_archive(
             more=len(ranked) > stop,
             page=view.page,
             excluded=_count_excluded(compiled, scope),
+            confidence=combined.confidence,
             notes=(
                 *scope.notes,
-                *commit_notes,
+                *(confidence_notes(combined.confidence) if sessions else ()),
+                *combined.notes,
                 *spelling_notes,
                 *_unknown_word_notes(store, query),
                 *store.damage_notes(message.damaged_sessions),

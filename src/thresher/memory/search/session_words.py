@@ -7,8 +7,7 @@ number of such texts. Only the best sessions by messages are scored, so the cost
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection
 
 from thresher.memory.search.query_compiler import CompiledQuery
 
@@ -17,18 +16,9 @@ LENGTH_SHARE = 0.75
 """The usual parameters of BM25, `k1` and `b`."""
 
 
-class WordCounts(NamedTuple):
-    """Occurrences of one word of the query."""
-
-    spread: float
-    """Number of all sessions that contain the word."""
-    texts: Mapping[int, int]
-    """Number of texts with the word, by candidate session."""
-
-
 def score_session_words(compiled: CompiledQuery, candidates: Collection[int]) -> dict[int, float]:
     """Return scores of the candidate sessions, relative to the highest one."""
-    if not candidates or not compiled.terms:
+    if not candidates:
         return {}
     number, average = compiled.conversation_size()
     lengths = compiled.conversation_lengths(candidates)
