@@ -6,7 +6,7 @@ python benchmarks/search.py questions          142 questions: by kind, project a
 
 python benchmarks/search.py tune               ranking weights, selected and validated on separate commits
 
-python benchmarks/search.py speed [PEER …]     build, second sync, queries and sizes on a synthetic corpus
+python benchmarks/search.py speed [PEER …]     first search, build, second sync, queries, sizes on a synthetic corpus
 
 `speed` writes its corpus (`--messages`, default 100,000; a million are 2.7 GB of files) to a temporary folder, or
 uses the one in `--corpus` that `search_corpus.py` wrote. `quality` reads the shared recordings. Its `hard` commits
@@ -18,6 +18,7 @@ texts per session. The other tools (`search_peers.py`) run in a separate environ
 
 import argparse
 import json
+import shutil
 import sqlite3
 import statistics
 import sys
@@ -283,6 +284,11 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
         home = Path(place) / "own"
         command = [sys.executable, "-m", "thresher.cli", "sync", "--no-discover", "--source", str(projects), "--json"]
         extra = {"THRESHER_HOME": str(home), "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
+        search = [*command[:3], "search", "--no-discover", "--source", str(projects)]
+        first = measured([*search, "session"], Path(place), seconds=60, extra=extra)
+        share = Memory(home=home).store.indexed_share()
+        print(f"first search, in an empty home: {first.seconds:.2f} s, {share:.1%} indexed", flush=True)
+        shutil.rmtree(home)
         for label in ("build", "second sync"):
             built = measured(command, Path(place), seconds=3600, extra=extra)
             print(
@@ -291,8 +297,8 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
         memory = Memory(home=home, sources=[projects], discover=False)
         sizes = memory.sizes()
         print(f"{sizes.sessions:,} sessions, {sizes.messages:,} messages, {sizes.text / 1e6:.0f} MB of text")
-        share = f"{sizes.index / sizes.text:.0%} of the text"
-        print(f"index {sizes.index / 1e6:.0f} MB ({share}), archive {sizes.archive / 1e6:.0f} MB")
+        index_share = f"{sizes.index / sizes.text:.0%} of the text"
+        print(f"index {sizes.index / 1e6:.0f} MB ({index_share}), archive {sizes.archive / 1e6:.0f} MB")
         asks = list(questions(projects, 200))
         for label, check in (("in process", False), ("in process, with the check for changes", True)):
             times = []
@@ -302,7 +308,6 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
                 times.append(time.perf_counter() - began)
             median, last = statistics.median(times), statistics.quantiles(times, n=20)[-1]
             print(f"query {label}: median {median * 1000:.1f} ms, p95 {last * 1000:.1f} ms")
-        search = [*command[:3], "search", "--no-discover", "--source", str(projects)]
         times = [measured([*search, words], Path(place), seconds=60, extra=extra).seconds for words in asks[:15]]
         print(f"the whole command: median {statistics.median(times) * 1000:.0f} ms")
         for name in names:

@@ -59,8 +59,6 @@ MAX_RELATED_WORDS = 24
 
 
 BUSY_NOTE = "another sync is running; the newest turns may be missing"
-AfterIndex = Callable[[SessionStore, Stop], None]
-"""Callback with more work on the archived sessions. It gets the store, and a function that says when to stop."""
 
 
 class RefreshOutcome(NamedTuple):
@@ -105,8 +103,6 @@ class Memory:
         self._retention = retention
         self._home = None if home is None else Path(home)
         self._scorer = meaning
-        self.after_index: list[AfterIndex] = []
-        """Functions that each sync calls when the search index is complete, with the write lock released."""
 
     @cached_property
     def meaning(self) -> "MeaningIndex | None":
@@ -149,10 +145,7 @@ class Memory:
         report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting, stop=stop)
         if report.busy or report.indexed < 1:
             return report
-        report = report._replace(forgotten=self._expire(wait=wait))
-        for work in self.after_index:
-            work(self.store, stop)
-        return report
+        return report._replace(forgotten=self._expire(wait=wait))
 
     def annotator(self) -> "Annotator":
         """Return the writer of annotations; raise `OptionError` if no model is configured."""

@@ -17,7 +17,7 @@ from thresher.memory.archive.placement import MessageReader, PlacedSession, Sess
 from thresher.memory.archive.protocol import Archive, SessionFilter
 from thresher.memory.archive.sqlite import ARCHIVE_FILE, SqliteArchive
 from thresher.memory.index.commit_pace import COMMIT_SIZES, CommitPace, CommitSizes
-from thresher.memory.index.documents import DOCUMENT_VERSION
+from thresher.memory.index.documents import DOCUMENT_VERSION, encode_document
 from thresher.memory.index.share import read_share, write_share
 from thresher.memory.index.tantivy_index import TantivyIndex, remove_index
 from thresher.memory.ingest.document_builder import build_annotation_documents, build_title_document
@@ -308,8 +308,9 @@ class SessionStore:
         for block in blocks | {-row.key for row in rows}:
             index.remove_block(block)
         for row in rows:
-            annotations = build_annotation_documents(self.annotations.read(row.key))
-            index.add_documents(row.key, -row.key, [build_title_document(row.session), *annotations])
+            documents = [build_title_document(row.session)]
+            documents += build_annotation_documents(self.annotations.read(row.key))
+            index.add_documents(row.key, -row.key, map(encode_document, documents))
         self.archive.flush()
         position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)

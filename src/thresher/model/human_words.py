@@ -51,13 +51,13 @@ def find_human_words(result: ToolResult, name: str, category: ToolCategory) -> H
         copy = _PLAN_COPY.search(text)
         return 0, copy.start() if copy else len(text)
     head = text[:MAX_INTRODUCTION_CHARS]
-    if match := _STATUS.match(text):
+    if '"feedback":' in text and (match := _STATUS.match(text)):
         return match.span("words")
-    if match := _OPENING_ELEMENT.match(head):
+    if "<" in head and (match := _OPENING_ELEMENT.match(head)):
         closing = f"</{match['name']}>"
         stop = text.find(closing, match.end())
         return (match.start("words"), stop + len(closing)) if stop >= 0 else None
-    if match := _DECISION.match(head):
+    if ("user" in head or "User" in head) and (match := _DECISION.match(head)):
         return match.start("words"), len(text)
     start = find_closing_comment(text)
     return None if start is None else (start, len(text))

@@ -20,9 +20,9 @@ COMMIT_SIZES = CommitSizes()
 class CommitPace:
     """Counts the characters since the last commit."""
 
-    def __init__(self, sizes: CommitSizes) -> None:
-        self._sizes = sizes
-        self._limit = sizes.first
+    def __init__(self, sizes: CommitSizes | tuple[int, int]) -> None:
+        self._sizes = CommitSizes(*sizes)
+        self._limit = self._sizes.first
         self._count = 0
 
     @property

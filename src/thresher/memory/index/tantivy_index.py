@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache, wraps
+from functools import cache, wraps
 from hashlib import blake2b
 from pathlib import Path
 from typing import Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
@@ -18,7 +18,6 @@ import msgspec
 import tantivy
 from msgspec import Struct, structs
 
-from thresher.memory.index.documents import IndexDocument, path_suffixes
 from thresher.memory.index.integrity import (
     META_FILE,
     FileStamp,
@@ -27,7 +26,7 @@ from thresher.memory.index.integrity import (
     read_file_stamps,
 )
 from thresher.memory.index.share import read_share
-from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer, separate_words
+from thresher.memory.index.tokenizer import PLAIN, STEMMED, analyzer
 from thresher.memory.records import EXCLUSION_REASONS, TEXT_KINDS, TextKind
 from thresher.store.errors import StoreError
 
@@ -304,13 +303,14 @@ class TantivyIndex:
             self._writer.delete_documents_by_query(stale)
 
     @_translate_errors
-    def add_documents(self, session: int, block: int, docs: Iterable[IndexDocument]) -> None:
-        """Add the documents of a session's block."""
+    def add_documents(self, session: int, block: int, documents: Iterable[str]) -> None:
+        """Add the encoded documents of a session's block."""
         assert self._writer is not None
         self._is_committed = False
         self._last_block = max(self._last_block, block)
-        for doc in docs:
-            self._writer.add_document(_document(session, block, doc))
+        owner = f'{{"session":{session},"block":{block},'
+        for document in documents:
+            self._writer.add_json(owner + document)
 
     @_translate_errors
     def remove_block(self, block: int) -> None:
@@ -359,34 +359,3 @@ def remove_index(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         shutil.rmtree(folder)
-
-
-@lru_cache(maxsize=4096)
-def _path_terms(path: str) -> tuple[str, tuple[str, ...]]:
-    """Return the words and the suffixes of a path; a session touches the same paths often."""
-    return separate_words(path), tuple(path_suffixes(path))
-
-
-def _document(session: int, block: int, doc: IndexDocument) -> tantivy.Document:
-    document = tantivy.Document()
-    document.add_integer("session", session)
-    document.add_integer("block", block)
-    document.add_integer("at", doc.at)
-    document.add_integer("kind", TEXT_KINDS.index(doc.kind))
-    document.add_integer("reason", doc.reason)
-    document.add_integer("derived", int(doc.derived))
-    document.add_integer("role", doc.role)
-    if doc.time:
-        document.add_integer("time", doc.time)
-    field = "output" if doc.kind == "output" else "said"
-    for text in doc.texts:
-        document.add_text(field, text)
-    for field, subjects in zip(doc.commits._fields, doc.commits, strict=True):
-        for subject in subjects:
-            document.add_text(field, subject)
-    for path in doc.paths:
-        words, suffixes = _path_terms(path)
-        document.add_text("paths", words)
-        for suffix in suffixes:
-            document.add_text("file", suffix)
-    return document

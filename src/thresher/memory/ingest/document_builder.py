@@ -33,6 +33,7 @@ from thresher.model import Message, Session, ToolCall
 from thresher.model.tool_calls import ToolCallDetails, describe_tool_call, list_touched_files
 from thresher.transcripts.base import MAX_TITLE_CHARS
 
+NO_COMMITS = CommitSubjects()
 HEAD, TAIL = 4000, 1000
 """Maximum characters of tool output to index from its beginning and its end."""
 
@@ -65,7 +66,7 @@ def build_documents(
     """Build the documents of one block from all messages of its session."""
     for index in range(number * MESSAGES_PER_BLOCK, min((number + 1) * MESSAGES_PER_BLOCK, len(messages))):
         for document in _build_message_documents(messages[index], attributed[index], index):
-            yield document._replace(reason=RECALL_REASON, commits=CommitSubjects()) if made_by else document
+            yield document._replace(reason=RECALL_REASON, commits=NO_COMMITS) if made_by else document
 
 
 def build_title_document(facts: ArchivedSession) -> IndexDocument:
@@ -125,8 +126,8 @@ def _build_message_documents(message: Message, attributed: list[AttributedText],
         next(iter(groups.values()))[1].extend(path for call in calls for path in list_touched_files(call))
     role, time = ROLES.index(message.role), int(message.time.timestamp()) if message.time else 0
     for (kind, reason, derived), (texts, paths) in groups.items():
-        clean_paths = tuple(map(_clean_path, paths))
-        commits = _commits(attributed) if kind == "output" and not reason else CommitSubjects()
+        clean_paths = tuple(map(_clean_path, paths)) if paths else ()
+        commits = _commits(attributed) if kind == "output" and not reason else NO_COMMITS
         yield IndexDocument(at, kind, texts, EXCLUSION_REASONS.index(reason), derived, role, time, clean_paths, commits)
 
 

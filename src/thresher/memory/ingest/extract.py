@@ -16,7 +16,7 @@ from thresher.memory.archive.block_codec import compress, encode_layout, encode_
 from thresher.memory.archive.families import compute_origin_id
 from thresher.memory.archive.placement import SessionName, StoredDigests, count_same_digests
 from thresher.memory.archive.protocol import EncodedBlock, EncodedSession
-from thresher.memory.index.documents import IndexDocument
+from thresher.memory.index.documents import encode_document
 from thresher.memory.ingest.change_detection import (
     FileChange,
     classify_change,
@@ -70,8 +70,8 @@ class PreparedSession(NamedTuple):
     """Position among the file's sessions with the same name."""
     owner: int
     """Position of this sub-agent's owner among the sessions of the file; -1 without an owner."""
-    documents: dict[int, list[IndexDocument]]
-    """Documents of each new block, by block number."""
+    documents: dict[int, list[str]]
+    """Encoded documents of each new block, by block number."""
 
 
 class PreparedFile(NamedTuple):
@@ -175,7 +175,10 @@ def _prepare_session(
     is_comparable = stored is not None and stored.made_by == facts.made_by
     unchanged = count_same_digests(stored.digests, blocks) if stored is not None and is_comparable else 0
     new_blocks = range(unchanged, len(blocks))
-    documents = {n: [*build_documents(messages, attributed, n, made_by=facts.made_by)] for n in new_blocks}
+    documents = {
+        n: [encode_document(document) for document in build_documents(messages, attributed, n, made_by=facts.made_by)]
+        for n in new_blocks
+    }
     encoded = EncodedSession(facts, compute_origin_id(session), encode_layout(session), text, blocks)
     return PreparedSession(encoded, ordinal, owner, documents)
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from thresher.memory.archive import placement
 from thresher.memory.archive.block_codec import flatten_messages, text_size
 from thresher.memory.archive.protocol import Archive, BlockRow
+from thresher.memory.index.documents import encode_document
 from thresher.memory.index.tantivy_index import TantivyIndex
 from thresher.memory.ingest.document_builder import attribute_session, build_documents
 from thresher.memory.records import MESSAGES_PER_BLOCK
@@ -45,7 +46,8 @@ def index_stored_blocks(archive: Archive, index: TantivyIndex, key: int, blocks:
     messages, attributed = flatten_messages(session), attribute_session(session)
     characters = 0
     for number, block in blocks:
-        index.add_documents(key, block, build_documents(messages, attributed, number, made_by=facts.made_by))
+        documents = build_documents(messages, attributed, number, made_by=facts.made_by)
+        index.add_documents(key, block, map(encode_document, documents))
         start = number * MESSAGES_PER_BLOCK
         characters += text_size(messages[start : start + MESSAGES_PER_BLOCK])
     return characters
