@@ -185,7 +185,7 @@ def test_a_search_reports_the_share_of_an_incomplete_index(folder: Path) -> None
 def test_vectors_wait_until_the_index_is_complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = _memory(folder)
     found: list[int] = []
-    monkeypatch.setattr(memory, "build_vectors", lambda stop: found.append(len(places(memory.store, "topic42"))))
+    monkeypatch.setattr(memory, "build_vectors", lambda **_: found.append(len(places(memory.store, "topic42"))))
     memory.sync(stop=StopAfter(3))
     assert found == []
     memory.sync()
