@@ -4,6 +4,8 @@ python benchmarks/search.py quality [PEER …]   306 commits, each as a query by
 
 python benchmarks/search.py questions          142 questions: by kind, project and language, cross-validated
 
+python benchmarks/search.py conversations      questions about plain conversations
+
 python benchmarks/search.py tune               ranking weights, selected and validated on separate commits
 
 python benchmarks/search.py speed [PEER …]     first search, build, second sync, queries, sizes on a synthetic corpus
@@ -30,6 +32,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import search_conversations
 import search_questions
 from search_corpus import write_corpus
 from search_peers import DATA, LIMIT, PEERS, STOP_WORDS, Answered, ask_all, lodge, measured, score, unpack
@@ -49,12 +52,9 @@ Row = dict[str, Any]
 Ask = Callable[[str], list[str]]
 FOLDS = 8
 GRID: dict[str, tuple[Any, ...]] = {
-    "extra_text": (0.15, 0.3),
     "title": (0.15, 0.3),
-    "message_shares": ((1.0,), (1.0, 1 / 2, 1 / 3)),
-    "edit": (1.0, 1.2, 1.4),
-    "earlier_session": (0.0, 0.3, 0.6, 0.9),
-    "min_edits": (0, 2),
+    "earlier_session": (0.3, 0.6, 0.9),
+    "edit": (1.0, 1.2),
 }
 """Values of the ranking weights to try."""
 
@@ -333,6 +333,7 @@ def main() -> None:
         verb.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(PEERS))
     verbs.add_parser("tune")
     verbs.add_parser("questions")
+    verbs.add_parser("conversations")
     told_to = parser.parse_args()
     unknown = set(getattr(told_to, "peers", ())) - PEERS.keys()
     if unknown:
@@ -341,6 +342,8 @@ def main() -> None:
         case "quality":
             quality(told_to.peers)
             search_questions.report()
+        case "conversations":
+            search_conversations.report()
         case "questions":
             search_questions.report()
         case "tune":

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     """Result for one question: rank of the first right session (0 without one), and the confidence."""
 
     place: int
-    confidence: float
+    confidence: float | None
 
 
 class Points(NamedTuple):
@@ -79,7 +79,7 @@ def ask(memory: Memory, row: Row, weights: RankingWeights, *, subagents: bool = 
     paths = [Path(one.file.split("!")[0]) for one in answer.sessions]
     files = [*dict.fromkeys(f"{path.parent.name}/{path.name}" for path in paths)]
     place = next((place for place, file in enumerate(files, 1) if file in row["relevant"]), 0)
-    return Asked(place, 1.0 if answer.confidence is None else answer.confidence)
+    return Asked(place, answer.confidence)
 
 
 def measure(places: Sequence[int]) -> Points:
@@ -142,17 +142,21 @@ def fit(pairs: Sequence[tuple[float, bool]]) -> tuple[float, float]:
 def doubt(rows: Sequence[Row], found: Sequence[Asked]) -> Iterator[bool]:
     """Yield whether each question is doubted, with a confidence that was fitted to the other folds."""
     folds = [project_of(row) if row["relevant"] else f"none {at % 4}" for at, row in enumerate(rows)]
-    information = [
-        (math.log(one.confidence / (1 - one.confidence)) - OFFSET) / SLOPE if one.confidence < 1 else 9.0
-        for one in found
-    ]
-    fitted = {
-        fold: fit([(information[at], found[at].place == 1) for at, other in enumerate(folds) if other != fold])
-        for fold in set(folds)
-    }
+    information = [_information(one.confidence) for one in found]
+    fitted = {}
+    for fold in set(folds):
+        others = [at for at, other in enumerate(folds) if other != fold]
+        fitted[fold] = fit([(value, found[at].place == 1) for at in others if (value := information[at]) is not None])
     for fold, value, one in zip(folds, information, found, strict=True):
         slope, offset = fitted[fold]
-        yield one.confidence != DOUBTFUL and slope * value + offset < 0
+        yield value is not None and one.confidence != DOUBTFUL and slope * value + offset < 0
+
+
+def _information(confidence: float | None) -> float | None:
+    """Return the information of the words, from which the search computed a confidence."""
+    if confidence is None:
+        return None
+    return (math.log(confidence / (1 - confidence)) - OFFSET) / SLOPE
 
 
 def by(rows: Sequence[Row], key: Callable[[Row], str], before: Sequence[Asked], after: Sequence[Asked]) -> None:
@@ -192,7 +196,7 @@ def report() -> None:
     print("\npaired:", compare(_answered(rows, before), _answered(rows, after)))
     for name, doubted in (
         ("cross-validated", [*doubt(rows, default)]),
-        ("as it is", [one.confidence < DOUBTFUL for one in default]),
+        ("as it is", [one.confidence is not None and one.confidence < DOUBTFUL for one in default]),
     ):
         none = [flag for row, flag in zip(rows, doubted, strict=True) if not row["relevant"]]
         some = [flag for row, flag in zip(rows, doubted, strict=True) if row["relevant"]]

@@ -6,6 +6,7 @@ The combination is linear. A question that is a commit's subject is about one ac
 without one.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from heapq import nlargest
@@ -20,6 +21,8 @@ from thresher.memory.search.rank import has_message_conditions, score_sessions
 from thresher.memory.search.session_words import score_session_words
 from thresher.memory.session_store import SessionStore
 
+_SUBJECT_PREFIX = re.compile(r"(?:build|chore|ci|docs|feat|fix|perf|refactor|revert|style|test)(?:\([^)]*\))?!?: ")
+"""Beginning of a conventional commit's subject."""
 WORD_CANDIDATES = 60
 """Number of sessions, best first by their messages, to score by all their words."""
 FULL_WORDS_SCORE = 0.6
@@ -76,7 +79,8 @@ def combine_scores(
     """Return the scores of all matching sessions. `now` is the time of the question, for words such as "yesterday"."""
     by_messages = score_sessions(compiled, matches, texts)
     adjusted = adjust_for_commits(by_messages, compiled, store)
-    if adjusted.makers or adjusted.notes or compiled.query.rank != "best":
+    is_subject = _SUBJECT_PREFIX.match(compiled.query.full_text) is not None
+    if adjusted.makers or adjusted.notes or is_subject or compiled.query.rank != "best":
         return CombinedScores(*adjusted)
     scores, weights = by_messages, compiled.weights
     by_words = score_session_words(compiled, nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))

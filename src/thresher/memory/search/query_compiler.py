@@ -25,8 +25,8 @@ from thresher.memory.session_store import SessionStore
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
 CONVERSATION_KINDS: tuple[TextKind, ...] = ("human", "agent", "thinking", "summary", "title", "annotation")
 """Kinds of what was said and thought, as opposed to what was done."""
-COMMON_WORD_SHARE = 5
-"""Number of texts per session that contain a very common word."""
+MAX_COUNTED_TEXTS = 50_000
+"""Number of texts with a word from which on it is not worth counting by session: it is in almost every session."""
 MOST_PAIRS = 24
 MAX_PREFIX_TERMS = 64
 """Maximum number of words that a prefix matches."""
@@ -146,10 +146,10 @@ class CompiledQuery:
     def word_counts(self, sessions: Collection[int]) -> Iterator[tuple[float, dict[int, int]]]:
         """Yield the number of all sessions with a word, and its texts in these sessions, for each word of the query.
 
-        A word in very many texts is in almost every session, so it is not worth counting.
+        Words in very many texts are skipped.
         """
-        most = COMMON_WORD_SHARE * self.conversation_size()[0]
-        words = [self._term("said", term) for term in self.terms if 0 < self._index.document_frequency(term) < most]
+        frequencies = ((term, self._index.document_frequency(term)) for term in self.terms)
+        words = [self._term("said", term) for term, frequency in frequencies if 0 < frequency < MAX_COUNTED_TEXTS]
         words += [self._adjacent_query("said", pair) for pair in self._character_pairs]
         for word in words:
             spread = self._index.count_sessions(_all([word, *self._conversation_queries()]))
