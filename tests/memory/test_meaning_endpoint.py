@@ -64,8 +64,7 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def _open(files: Path, tmp_path: Path) -> Memory:
     memory = Memory(home=tmp_path / "home", sources=[files], discover=False)
-    memory.after_index.clear()
-    memory.sync()
+    memory.sync(vectors=False)
     return memory
 
 

@@ -38,9 +38,10 @@ def sync_command(sources: SessionSources, as_json: bool) -> None:
     from thresher.render.memory_values import sync_report_value
 
     memory = sources.open_memory()
-    memory.after_index.clear()  # the vectors have a progress bar of their own
     with exit_on_interrupt(), progress_bar("reading", percent=True) as progress:
-        report = memory.sync(progress=progress, waiting=lambda: warn("waiting for another sync to finish"))
+        report = memory.sync(
+            progress=progress, waiting=lambda: warn("waiting for another sync to finish"), vectors=False
+        )
     for failure in report.failed:
         warn(f"thresher: {failure}")
     facts = (report, memory.sizes(), memory.left_out())

@@ -8,7 +8,9 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+from thresher.errors import ThresherError
 from thresher.memory.memory import Memory
 
 SLICE_SECONDS = 10.0
@@ -68,6 +70,13 @@ class BackgroundSync:
                 with self._changed:
                     self._completed, self._error, duration = number, error, self._slice
                     self._changed.notify_all()
+                self._build_vectors()
+
+    def _build_vectors(self) -> None:
+        """Build vectors until they are complete, the server stops or another call needs a sync."""
+        # A search works without them, and `thresher sync` reports the reason.
+        with suppress(ThresherError):
+            self._memory.build_vectors(stop=lambda: self._is_closed or self._completed < self._requested)
 
     def _next_request(self) -> int:
         """Return the number of the latest request, or 0 if all are complete; then the thread ends."""

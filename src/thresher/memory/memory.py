@@ -59,8 +59,6 @@ MAX_RELATED_WORDS = 24
 
 
 BUSY_NOTE = "another sync is running; the newest turns may be missing"
-AfterIndex = Callable[[SessionStore, Stop], None]
-"""Callback with more work on the archived sessions. It gets the store, and a function that says when to stop."""
 
 
 class RefreshOutcome(NamedTuple):
@@ -105,8 +103,6 @@ class Memory:
         self._retention = retention
         self._home = None if home is None else Path(home)
         self._scorer = meaning
-        self.after_index: list[AfterIndex] = [self._build_vectors_after_index]
-        """Functions that each sync calls when the search index is complete, with the write lock released."""
 
     @cached_property
     def meaning(self) -> "MeaningIndex | None":
@@ -120,14 +116,28 @@ class Memory:
         wait: bool = True,
         waiting: Callable[[], None] | None = None,
         stop: Stop = never_stop,
+        vectors: bool = True,
     ) -> SyncReport:
         """Read new and changed sessions; without changes, only check each file's metadata.
 
         Only one sync runs at a time. If another one is running and `wait` is true, call `waiting` once and wait. If
         `wait` is false, return a report with `busy` set. When `stop` returns True, keep what is done: the newest
         sessions are read first, `indexed` of the report is the share that is done, and the next sync reads the rest.
-        With the extra `meaning`, a complete sync also builds the missing vectors.
+        With the extra `meaning`, a complete sync also builds the missing vectors, unless `vectors` is false.
         """
+        report = self._sync_words(progress=progress, wait=wait, waiting=waiting, stop=stop)
+        if vectors and not report.busy and report.indexed == 1:
+            self.build_vectors(stop=stop)
+        return report
+
+    def _sync_words(
+        self,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        wait: bool = True,
+        waiting: Callable[[], None] | None = None,
+        stop: Stop = never_stop,
+    ) -> SyncReport:
         files: list[tuple[str | None, str | Path]] = []
         if self._discover:
             files += ((location.format, location.path) for location in discover())
@@ -135,10 +145,7 @@ class Memory:
         report = sync_sources(self.store, files, progress=progress, wait=wait, waiting=waiting, stop=stop)
         if report.busy or report.indexed < 1:
             return report
-        report = report._replace(forgotten=self._expire(wait=wait))
-        for work in self.after_index:
-            work(self.store, stop)
-        return report
+        return report._replace(forgotten=self._expire(wait=wait))
 
     def annotator(self) -> "Annotator":
         """Return the writer of annotations; raise `OptionError` if no model is configured."""
@@ -152,16 +159,16 @@ class Memory:
         """Build the missing vectors of each model; `progress` returns a callback by the model's name."""
         return self.meaning.build(progress, stop) if self.meaning is not None else []
 
-    def _build_vectors_after_index(self, _store: SessionStore, stop: Stop) -> None:
-        self.build_vectors(stop=stop)
-
     def refresh(self, *, progress: Callable[[int, int], None] | None = None, stop: Stop = never_stop) -> RefreshOutcome:
         """Sync before a search, without waiting for another sync, until it is complete or `stop` returns True.
 
+        This builds only the static vectors; the other models are slow to load or elsewhere. `sync` builds all.
         A failed or skipped sync does not stop the search; the notes of the outcome describe what may be missing.
         """
         try:
-            report = self.sync(progress=progress, wait=False, stop=stop)
+            report = self._sync_words(progress=progress, wait=False, stop=stop)
+            if self.meaning is not None and not report.busy and report.indexed == 1:
+                self.meaning.build(stop=stop, only_fast=True)
         except StoreError as error:
             return RefreshOutcome(SyncReport(), (f"{error}; the search covers only sessions archived earlier",))
         return RefreshOutcome(report, (BUSY_NOTE,) if report.busy else ())
@@ -264,7 +271,7 @@ class Memory:
     def _search_words(self, query: Query, view: SearchView) -> SearchResults:
         if self.meaning is None:
             return search_archive(self.store, query, view, meaning=self._scorer or None)
-        own_scorer = self.meaning.question_scorer()
+        own_scorer = self.meaning.question_scorer(query.full_text)
         results = search_archive(self.store, query, view, meaning=own_scorer)
         return structs.replace(results, notes=(*results.notes, *own_scorer.notes))
 

@@ -309,9 +309,9 @@ class SessionStore:
         for block in blocks | {-row.key for row in rows}:
             index.remove_block(block)
         for row in rows:
-            annotations = build_annotation_documents(self.annotations.read(row.key))
-            documents = [build_title_document(row.session), *annotations]
-            index.add_documents(row.key, -row.key, [encode_document(document) for document in documents])
+            documents = [build_title_document(row.session)]
+            documents += build_annotation_documents(self.annotations.read(row.key))
+            index.add_documents(row.key, -row.key, map(encode_document, documents))
         self.archive.flush()
         position = max((position for position, _ in tombstones), default=max(last_tombstone, 0))
         index.commit(position)

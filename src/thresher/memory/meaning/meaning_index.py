@@ -6,6 +6,7 @@ other languages. A configured endpoint serves all questions; the static vectors 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from heapq import nlargest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +27,10 @@ from thresher.memory.session_store import SessionStore
 from thresher.store.errors import StoreError
 
 LEDGER_FILE = "spending.json"
-MIN_COVERED = 0.5
+MIN_COVERED = 0.25
 """Minimum share of the sessions that must have vectors of a model to score with this model."""
+NEAR_SESSIONS = 20
+"""Number of sessions to find by meaning alone, for a question in another language."""
 QUESTION_TIMEOUT = 5.0
 """Seconds that a search waits for the vector of its question."""
 
@@ -79,14 +82,21 @@ class MeaningIndex:
         return VectorFile(self.folder / vector_file_name(encoder.name))
 
     def build(
-        self, progress: Callable[[str], Progress | None] | None = None, stop: Stop = never_stop
+        self,
+        progress: Callable[[str], Progress | None] | None = None,
+        stop: Stop = never_stop,
+        *,
+        only_fast: bool = False,
     ) -> list[BuildReport]:
-        """Encode everything that lacks vectors; `progress` returns the progress callback of a model."""
+        """Encode everything that lacks vectors; `progress` returns the progress callback of a model.
+
+        With `only_fast`, build only the static vectors.
+        """
         if not self._store.exists():
             return []
         reports = []
         with threadpool_limits(1):
-            for encoder in self._encoders():
+            for encoder in self._encoders()[: 1 if only_fast else None]:
                 callback = progress(encoder.name) if progress is not None else None
                 reports.append(build_vectors(self._store, self._file(encoder), encoder, progress=callback, stop=stop))
         return reports
@@ -107,9 +117,16 @@ class MeaningIndex:
 
     # --- searching -----------------------------------------------------------------------------------------------
 
-    def question_scorer(self) -> "QuestionScorer":
-        """Return a scorer for one search."""
-        return QuestionScorer(self)
+    def question_scorer(self, typed: str = "") -> "QuestionScorer":
+        """Return a scorer for one search. `typed` is the question before misspelled words were repaired."""
+        return QuestionScorer(self, typed)
+
+    def find_sessions(self, question: str) -> list[int]:
+        """Return the sessions nearest to a question in another language, of all sessions; none for other questions."""
+        if self._settings.is_configured or not is_foreign(question):
+            return []
+        scores = self.score_with(self._multilingual, question, None)
+        return nlargest(NEAR_SESSIONS, scores, key=scores.__getitem__)
 
     def encoders_for(self, question: str) -> Iterator[Encoder]:
         """Yield the encoders for a question, the best first."""
@@ -119,8 +136,8 @@ class MeaningIndex:
             yield self._multilingual
         yield self._static
 
-    def score_with(self, encoder: Encoder, question: str, sessions: Sequence[int]) -> dict[int, float]:
-        """Return the similarity of each session that has vectors of this model."""
+    def score_with(self, encoder: Encoder, question: str, sessions: Sequence[int] | None) -> dict[int, float]:
+        """Return the similarity of each session that has vectors of this model; of all sessions if None is given."""
         file = self._file(encoder)
         if not file.exists():
             return {}
@@ -132,14 +149,16 @@ class MeaningIndex:
 class QuestionScorer:
     """Scores the sessions of one search; it implements the search's `MeaningScorer`."""
 
-    def __init__(self, index: MeaningIndex) -> None:
+    def __init__(self, index: MeaningIndex, typed: str) -> None:
         """Score nothing yet."""
         self._index = index
+        self._foreign_question = typed if is_foreign(typed) else ""  # its words look like misspelled English
         self.notes: list[str] = []
         """Reasons why meaning did not count, or not with the model of choice."""
 
     def score_sessions(self, question: str, sessions: Sequence[int]) -> dict[int, float]:
-        """Return the similarity of each session that has vectors; empty if most sessions lack them."""
+        """Return the similarity of each session that has vectors; empty if too many sessions lack them."""
+        question = self._foreign_question or question
         for encoder in self._index.encoders_for(question):
             try:
                 scores = self._index.score_with(encoder, question, sessions)
@@ -153,3 +172,10 @@ class QuestionScorer:
         if sessions:
             self.notes.append("most of these sessions lack vectors, so only words count; `thresher sync` builds them")
         return {}
+
+    def find_sessions(self, question: str) -> list[int]:
+        """Return sessions that are near in meaning, if the question is in another language."""
+        try:
+            return self._index.find_sessions(self._foreign_question or question)
+        except (StoreError, DamagedVectorsError):  # `score_sessions` adds the note
+            return []

@@ -1,6 +1,5 @@
-"""Score sessions by the similarity of their chunks to a question: the mean of the three most similar chunks."""
+"""Score sessions by the similarity of their most similar chunk to a question."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,11 +8,11 @@ import numpy as np
 from thresher.memory.meaning.vector_file import VectorFile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from thresher.memory.meaning.encoder import Encoder
 
-BEST_CHUNKS = 3
+
+ROWS_AT_ONCE = 8192
+"""Number of vectors to convert to floating point at once, to save memory."""
 
 
 class SessionSimilarity(NamedTuple):
@@ -28,15 +27,16 @@ def score_by_meaning(
 ) -> dict[int, SessionSimilarity]:
     """Return the cosine similarity of each session that has vectors; of all sessions without `keys`."""
     query = encoder.encode([question])[0]
-    scores: dict[int, list[NDArray[np.float32]]] = defaultdict(list)
-    places: dict[int, list[NDArray[np.int32]]] = defaultdict(list)
-    for block in file.read_sessions(keys):
-        if block.matrix.shape[1] == len(query):
-            scores[block.session].append((block.matrix.astype(np.float32) @ query) * block.scales)
-            places[block.session].append(block.places)
-    return {key: _summarize(np.concatenate(some), np.concatenate(places[key])) for key, some in scores.items()}
-
-
-def _summarize(scores: "NDArray[np.float32]", places: "NDArray[np.int32]") -> SessionSimilarity:
-    best = np.sort(scores)[-BEST_CHUNKS:]
-    return SessionSimilarity(float(best.mean()), int(places[int(scores.argmax())]))
+    blocks = [block for block in file.read_sessions(keys) if block.matrix.shape[1] == len(query)]
+    if not blocks:
+        return {}
+    matrix = np.concatenate([block.matrix for block in blocks])
+    scores = np.empty(len(matrix), np.float32)
+    for start in range(0, len(matrix), ROWS_AT_ONCE):
+        scores[start : start + ROWS_AT_ONCE] = matrix[start : start + ROWS_AT_ONCE].astype(np.float32) @ query
+    scores *= np.concatenate([block.scales for block in blocks])
+    sessions = np.repeat([block.session for block in blocks], [len(block.places) for block in blocks])
+    places = np.concatenate([block.places for block in blocks])
+    order = np.lexsort((scores, sessions))
+    best = order[np.flatnonzero(np.diff(sessions[order], append=-1))]  # the last of each session
+    return {int(sessions[at]): SessionSimilarity(float(scores[at]), int(places[at])) for at in best}

@@ -41,11 +41,19 @@ class MeaningScorer(Protocol):
     def score_sessions(self, question: str, sessions: Sequence[int]) -> Mapping[int, float]:
         """Return a similarity for each of these session keys, for example the highest cosine of any of its texts.
 
-        `sessions` has at most `MEANING_CANDIDATES` keys, best first; sub-agents have keys of their own. Only the
-        differences between values matter: the search scales them to 0 (worst) to 1 (best) and multiplies them by the
-        weight `RankingWeights.meaning`. A session without vectors is missing from the result; it counts as an average
-        one. Return an empty mapping if no score is possible. The method must not raise because of missing or outdated
-        vectors. `question` is the text as typed and may contain quotes and asterisks.
+        `sessions` has at most `MEANING_CANDIDATES` keys and those of `find_sessions`, best first; sub-agents have keys
+        of their own. Only the differences between values matter: the search scales them to 0 (worst) to 1 (best) and
+        multiplies them by the weight `RankingWeights.meaning`. A session without vectors is missing from the result;
+        it counts as an average one. Return an empty mapping if no score is possible. The method must not raise because
+        of missing or outdated vectors. `question` is the text as typed and may contain quotes and asterisks.
+        """
+        ...
+
+    def find_sessions(self, question: str) -> Collection[int]:
+        """Return sessions to consider although they may contain none of the words; empty if words suffice.
+
+        This is for a question in another language than the sessions. Meaning then has the weight
+        `RankingWeights.foreign_meaning`.
         """
         ...
 
@@ -80,14 +88,20 @@ def combine_scores(
     scores = _add(scores, by_words, weights.session_words)
     question = compiled.query.full_text
     scores, notes = _add_hints(scores, question, now, compiled, store)
+    near: Collection[int] = ()
     if meaning is not None and question:
         candidates = nlargest(MEANING_CANDIDATES, scores, key=scores.__getitem__)
+        if not has_message_conditions(compiled.query):
+            near = meaning.find_sessions(question)
+        added = [key for key in near if key not in scores and compiled.covers(key)]
+        scores = {**scores, **dict.fromkeys(added, 0.0)}
+        candidates = [*candidates, *(key for key in near if key in scores and key not in candidates)]
         by_meaning = _scale(meaning.score_sessions(question, candidates), candidates)
-        scores = _add(scores, by_meaning, weights.meaning)
+        scores = _add(scores, by_meaning, weights.foreign_meaning if near else weights.meaning)
     best = nlargest(CONFIDENCE_SESSIONS, scores, key=scores.__getitem__)
-    confidence = (
-        estimate_confidence(compiled, best) if compiled.terms and not has_message_conditions(compiled.query) else None
-    )
+    # Words say nothing about the answer to a question in another language.
+    is_rated = compiled.terms and not near and not has_message_conditions(compiled.query)
+    confidence = estimate_confidence(compiled, best) if is_rated else None
     return CombinedScores(scores, notes=notes, confidence=confidence)
 
 

@@ -70,6 +70,10 @@ class CompiledQuery:
             self._only = touching if self._only is None else touching & self._only
         self._cut_off_queries = list(self._before_recalls()) if query.cutoff else []
 
+    def covers(self, session: int) -> bool:
+        """Return whether the query's filters on sessions include a session."""
+        return session not in self._excluded and (self._only is None or session in self._only)
+
     def match_counts(self) -> dict[int, int]:
         """Return the number of matching texts by session."""
         return self._index.count_by_field(self._build_query(self._only, ranked=False))

@@ -35,6 +35,8 @@ class RankingWeights(Struct, frozen=True, kw_only=True):
     """Weight of the score of all words of a session."""
     meaning: float = 0.8
     """Weight of the score by meaning, if there is a scorer."""
+    foreign_meaning: float = 2.0
+    """Weight of the score by meaning for a question in another language, whose words rarely occur in the sessions."""
     time_hint: float = 0.2
     """Score for a session of the time that the question mentions."""
     project_hint: float = 0.2
