@@ -5,7 +5,7 @@ from echoes import TOPICS, Talk, source
 
 from thresher.memory import Memory
 from thresher.memory.search.confidence import DOUBTFUL, compute_confidence, measure_information
-from thresher.render.memory import search_result_value
+from thresher.render.memory_values import search_result_value
 
 
 @pytest.fixture(scope="module")

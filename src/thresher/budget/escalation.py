@@ -32,7 +32,7 @@ def bind_policy(policy: Policy, scale: TokenWeights, budget: int | None = None) 
 
 
 def lacks_budget(policy: Policy) -> bool:
-    """Return whether a policy cannot work without a budget and has none of its own."""
+    """Return whether a policy needs a budget and lacks one."""
     return getattr(policy, "requires_budget", False) and getattr(policy, "budget", None) is None
 
 

@@ -60,7 +60,7 @@ def merge_extra_fields(fresh: dict[str, Any], rest: Mapping[str, Any]) -> dict[s
 
 
 def get_layout_note(part: Part | Message, name: str) -> str:
-    """Return the layout note (`VendorExtras.shape`) of a part or message; empty if it has none of dialect `name`."""
+    """Return the layout note (`VendorExtras.shape`) of a part or message; empty if dialect `name` left none."""
     return part.pocket.shape if part.pocket and part.pocket.format == name else ""
 
 

@@ -33,7 +33,7 @@ class RequestBody(Struct, frozen=True):
 
 
 def parse_request_body(data: bytes, messages_field: str) -> RequestBody | None:
-    """Parse a body; None if it is no JSON object with a list of messages, or names a field twice."""
+    """Parse a body; None unless it is a JSON object with a list of messages, or names a field twice."""
     try:
         text = data.decode("utf-8")
         return _Parser(text, messages_field).parse()

@@ -39,8 +39,8 @@ def extract_unchecked_tail(history: History, dialect: str | None) -> History | N
 def extract_grown_tail(messages: Sequence[Message], known: int) -> History | None:
     """Return a short history that is legal if and only if `messages` are, or None if a full validation is needed.
 
-    The caller ensures that the first `known` messages are legal and that no id repeats. If the last turn of these
-    messages has no call, return None, because signatures link the steps of a turn.
+    The caller ensures that the first `known` messages are legal and that no id repeats. If the last turn
+    lacks a call, return None, because signatures link the steps of a turn.
     """
     cut = _find_tail_start(messages, known)
     calls = any(isinstance(part, ToolCall) for message in messages[cut:known] for part in message.parts)

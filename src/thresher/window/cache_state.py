@@ -33,7 +33,7 @@ class SentRequest(Struct, frozen=True):
 
 
 class PromptCacheState(Struct):
-    """Cache state of one conversation. The ledger stores it as a list of these fields, in this order."""
+    """Cache state of one conversation. The ledger stores it as a list of the fields, in this order."""
 
     last_sent_at: float = -inf
     """Time of the latest request."""

@@ -91,7 +91,7 @@ class WindowConversation:
             self._parsed = dict(parsed_before._parsed)
         self.received: list[Message] = []
         self._needs_joint_parsing = False
-        """True if all rows must be parsed together, because a call or result has no id."""
+        """True if all rows must be parsed together, because a call or result lacks an id."""
         self.prompt = structs.replace(parse_request_prompt(request), context_marks=context_marks)
         self.received = self._parse_rows(request, 0)
         self._parsed = {digest: self._parsed[digest] for digest in request.row_digests if digest in self._parsed}

@@ -16,7 +16,7 @@ class UnchangedFiles(NamedTuple):
     """Files that need not be read, because the archive knows what they contain."""
 
     paths: frozenset[str] = frozenset()
-    """All of these files, including those in `unrecognized`."""
+    """The files, including those in `unrecognized`."""
     unrecognized: frozenset[str] = frozenset()
     """Files of unknown format."""
     sessions: tuple[ArchivedSession, ...] = ()

@@ -99,7 +99,7 @@ def build_vectors(
 
 
 def _is_complete(store: SessionStore, file: VectorFile) -> bool:
-    """Return whether the last build was complete and the archive has no new block since."""
+    """Return whether the last build was complete and no block is newer."""
     with file.connected(), store.archive.connected():
         generation, _, last_block = file.read_state(COMPLETE).partition(" ")
         is_same = bool(last_block) and generation == store.archive.generation()

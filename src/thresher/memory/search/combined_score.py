@@ -39,7 +39,7 @@ class MeaningScorer(Protocol):
     """
 
     def score_sessions(self, question: str, sessions: Sequence[int]) -> Mapping[int, float]:
-        """Return a similarity for each of these session keys, for example the highest cosine of any of its texts.
+        """Return a similarity for each session key, for example the highest cosine of any of its texts.
 
         `sessions` has at most `MEANING_CANDIDATES` keys and those of `find_sessions`, best first; sub-agents have keys
         of their own. Only the differences between values matter: the search scales them to 0 (worst) to 1 (best) and
@@ -50,7 +50,7 @@ class MeaningScorer(Protocol):
         ...
 
     def find_sessions(self, question: str) -> Collection[int]:
-        """Return sessions to consider although they may contain none of the words; empty if words suffice.
+        """Return sessions to consider although they may lack all the words; empty if words suffice.
 
         This is for a question in another language than the sessions. Meaning then has the weight
         `RankingWeights.foreign_meaning`.

@@ -2,7 +2,7 @@
 
 A question that no session answers usually has words that no session contains together. So the measure is the
 information of the question's words in the best of the first sessions: the rarer a word, the more it says. One unit is
-what identifies one text. A logistic function of it was fitted to questions, with and without an answer;
+what identifies one text. A logistic function was fitted to questions, with and without an answer;
 `benchmarks/search.py confidence` repeats this.
 """
 
@@ -20,7 +20,7 @@ DOUBTFUL = 0.5
 
 
 def estimate_confidence(compiled: CompiledQuery, best: Collection[int]) -> float:
-    """Return the confidence from 0 to 1 that one of these sessions is the one.
+    """Return the confidence from 0 to 1 that one of the sessions is the right one.
 
     If a session contains all words, nothing speaks against it.
     """
@@ -31,7 +31,7 @@ def estimate_confidence(compiled: CompiledQuery, best: Collection[int]) -> float
 
 
 def measure_information(frequencies: Mapping[str, int], total: int) -> float:
-    """Return the information of words, as a multiple of what identifies one of `total` texts."""
+    """Return the information of words; 1 is enough to identify one of `total` texts."""
     rarities = (math.log(1 + max(total - count + 0.5, 0.5) / (count + 0.5)) for count in frequencies.values())
     return sum(rarities) / math.log(total + 2)
 

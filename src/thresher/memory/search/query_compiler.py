@@ -24,7 +24,7 @@ from thresher.memory.session_store import SessionStore
 
 MAIN_FIELD_KINDS = frozenset(TEXT_KINDS) - {"output"}
 CONVERSATION_KINDS: tuple[TextKind, ...] = ("human", "agent", "thinking", "summary", "title", "annotation")
-"""Kinds of what was said and thought, as opposed to what was done."""
+"""Kinds of speech and thought, as opposed to actions."""
 MAX_COUNTED_TEXTS = 50_000
 """Number of texts with a word from which on it is not worth counting by session: it is in almost every session."""
 MOST_PAIRS = 24

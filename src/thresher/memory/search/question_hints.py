@@ -39,7 +39,7 @@ class QuestionHints(NamedTuple):
 
 
 def find_hints(question: str, now: datetime, sessions: Iterable[ArchivedSession]) -> QuestionHints:
-    """Return the times in a question, and the projects of these sessions that it names."""
+    """Return the times in a question, and the projects of the sessions that it names."""
     names = {find_repository_name(session.project) for session in sessions}
     words = [word.lower() for word in _WORD.findall(question)]
     weights = {compact: _weigh_name(compact, words) for name in names if (compact := _compact(name))}

@@ -1,7 +1,7 @@
 """Score whole sessions for the words of a query: BM25 with the session as the document.
 
 The score by best messages misses a question whose words are spread over a session. Here the frequency of a word is the
-number of texts that contain it in what was said, thought, summarized and titled, and the length of a session is the
+number of texts that contain it in speech, thought, summaries and titles, and the length of a session is the
 number of such texts. Only the best sessions by messages are scored, so the cost does not grow with the archive.
 """
 

@@ -70,7 +70,7 @@ class ConversationRoute:
         return await self._send(request, route, client, url, headers, received.data, fitted)
 
     async def _fit(self, headers: Mapping[str, str], route: ApiRoute, path: str, data: bytes) -> FittedRequest | None:
-        """Return the request with what to send for it; None if its body is not one of a conversation."""
+        """Return the request and its replacement; None if its body is not one of a conversation."""
         body = self._parse(headers, route, data)
         if body is None:
             return None

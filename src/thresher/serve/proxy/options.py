@@ -22,7 +22,7 @@ class ProxyOptions:
 
     app: AppOptions = field(default_factory=AppOptions)
     upstreams: Mapping[str, str] = field(default_factory=dict)
-    """Base URL for each dialect; the empty name stands for all. Default: the vendors' own."""
+    """Base URL for each dialect; the empty name means all. Default: the vendors' own."""
     routes: Mapping[str, str] = field(default_factory=dict)
     """Base URL for each name in a path `/thresher/to/NAME/…`, for a client with several upstreams."""
     connect_seconds: float = 10.0
