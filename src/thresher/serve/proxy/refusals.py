@@ -11,7 +11,7 @@ _TOO_LONG = re.compile(
     r"|input token count",
     re.IGNORECASE,
 )
-"""The only error of the history is its size: the original would be longer still, and the client's own recovery needs this
+"""The only error of the history is its size: the original would be longer, and the client's recovery needs this
 message."""
 _RULES = (
     ("thinking", re.compile(r"thinking|signature|thought|reasoning|encrypted_content", re.IGNORECASE)),
