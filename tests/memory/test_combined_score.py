@@ -47,6 +47,13 @@ def test_a_message_with_all_words_outweighs_words_that_are_spread(tmp_path: Path
     assert numbers(memory.search("rounding of the currency total in the invoice layout"))[0] == len(SPREAD) + 1
 
 
+def test_a_command_is_found_by_its_message(tmp_path: Path) -> None:
+    command = "python -m pytest tests/memory -k recall_spans -x"
+    about = ["We run python and pytest.", "The memory tests are slow.", "Recall spans are tested."]
+    memory = remembered(tmp_path, [f"I run {command}"], *([*about, f"Case {number}."] for number in range(3)))
+    assert numbers(memory.search(command))[0] == 1
+
+
 class Preferring:
     """Scores one session highest and knows nothing about another."""
 

@@ -145,11 +145,9 @@ def test_work_before_and_after_an_echo_is_found(memory: Memory, number: int, way
 @pytest.mark.parametrize("number", range(len(HONEST)))
 def test_messages_that_resemble_echoes_are_found(memory: Memory, number: int) -> None:
     text = HONEST[number][1]
-    found = memory.search(Query(words=text), sync=False, context=WHOLE).sessions
-    # A conversation about the words of a command may mean more than the command.
-    limit = 3 if HONEST[number][0] == "runs" else 1
-    session = next(session for session in found[:limit] if session.id == name(400 + number))
-    assert flat(text) in [hit.text for hit in session.hits]
+    best = memory.search(Query(words=text), sync=False, context=WHOLE).sessions[0]
+    assert best.id == name(400 + number)
+    assert flat(text) in [hit.text for hit in best.hits]
 
 
 # Thresher's own output.

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from thresher.memory.index.tantivy_index import IndexHit
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.confidence import CONFIDENCE_SESSIONS, estimate_confidence
+from thresher.memory.search.query import Query, is_stop_word
 from thresher.memory.search.query_compiler import CompiledQuery
 from thresher.memory.search.question_hints import find_hints, hint_notes
 from thresher.memory.search.rank import has_message_conditions, score_sessions
@@ -23,6 +24,8 @@ from thresher.memory.session_store import SessionStore
 
 _SUBJECT_PREFIX = re.compile(r"(?:build|chore|ci|docs|feat|fix|perf|refactor|revert|style|test)(?:\([^)]*\))?!?: ")
 """Beginning of a conventional commit's subject."""
+_FLAG = re.compile(r"\s--?[A-Za-z]")
+"""Option of a command."""
 WORD_CANDIDATES = 60
 """Number of sessions, best first by their messages, to score by all their words."""
 FULL_WORDS_SCORE = 0.6
@@ -79,8 +82,7 @@ def combine_scores(
     """Return the scores of all matching sessions. `now` is the time of the question, for words such as "yesterday"."""
     by_messages = score_sessions(compiled, matches, texts)
     adjusted = adjust_for_commits(by_messages, compiled, store)
-    is_subject = _SUBJECT_PREFIX.match(compiled.query.full_text) is not None
-    if adjusted.makers or adjusted.notes or is_subject or compiled.query.rank != "best":
+    if adjusted.makers or adjusted.notes or _is_quotation(compiled.query) or compiled.query.rank != "best":
         return CombinedScores(*adjusted)
     scores, weights = by_messages, compiled.weights
     by_words = score_session_words(compiled, nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))
@@ -103,6 +105,13 @@ def combine_scores(
     is_rated = compiled.terms and not near and not has_message_conditions(compiled.query)
     confidence = estimate_confidence(compiled, best) if is_rated else None
     return CombinedScores(scores, notes=notes, confidence=confidence)
+
+
+def _is_quotation(query: Query) -> bool:
+    """Return True for a commit's subject or a command: its words matter in the message that has them."""
+    text = query.full_text
+    is_command = _FLAG.search(text) is not None and not is_stop_word(text.split()[0].lower())
+    return is_command or _SUBJECT_PREFIX.match(text) is not None
 
 
 def _add_hints(
