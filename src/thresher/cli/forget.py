@@ -78,9 +78,20 @@ def forget_command(
     warn("rebuilding the index without these sessions; this can take a while for a large archive")
     with progress_bar("building the index", percent=True) as progress:
         removed = memory.forget(**selection, progress=progress)
+    _delete_ledgers(removed)
     _print_sessions(
         removed, f"{plural(len(removed), 'session')} deleted:", as_json=as_json, removed=True, related=related
     )
+
+
+def _delete_ledgers(sessions: "Sequence[ArchivedSession]") -> None:
+    """Delete what the proxy has recorded of these sessions."""
+    from thresher.serve.proxy.conversations import LEDGER_FOLDER, delete_ledgers
+    from thresher.store.home import get_data_folder
+
+    folder = get_data_folder() / LEDGER_FOLDER
+    for session in sessions if folder.is_dir() else ():
+        delete_ledgers(folder, session.id)
 
 
 def _forget_store(before: str | None, *, yes: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -15,7 +16,7 @@ from loopback import BODY, PATIENCE
 from test_proxy_fitting import LONG, fitting
 
 import thresher as th
-from thresher.serve.proxy.conversations import identify
+from thresher.serve.proxy.conversations import delete_ledgers, identify
 from thresher.serve.proxy.opening import SHELL_COMMAND, choose_opening
 from thresher.serve.proxy.usage_reader import UsageReader
 
@@ -253,3 +254,24 @@ def test_a_server_that_never_reports_its_cache_gets_a_stable_prefix() -> None:
     rows = [seen.json["messages"] for seen in upstream.requests]
     assert all(after[: len(before)] == before for before, after in pairwise(rows))
     assert sum(replans.values()) <= 1  # the first request is new, so that its edits are free
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x-claude-code-session-id": "s-1"},
+        {"thread-id": "s-1"},
+        {"x-codex-window-id": "s-1:3"},
+        {"x-session-id": "s-1"},
+    ],
+)
+def test_forgetting_a_session_deletes_its_ledgers(headers: dict[str, str], tmp_path: Path) -> None:
+    own, other = (
+        identify("anthropic", "generate", "/v1/messages", found, agent_request(1)).session
+        for found in (headers, {"x-session-id": "s-2"})
+    )
+    names = [f"{own}.sqlite3", f"{own}.sqlite3-wal", f"{own}.sqlite3.damaged", f"{other}.sqlite3"]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    delete_ledgers(tmp_path, "s-1")
+    assert [path.name for path in tmp_path.iterdir()] == names[3:]

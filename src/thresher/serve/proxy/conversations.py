@@ -8,6 +8,8 @@ identify the conversation.
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from itertools import chain
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from thresher.dialects.cache_control import strip_cache_breakpoints
@@ -35,6 +37,10 @@ _COMPACTION_TEXTS = (
 )
 _MODEL_ROLES = ("assistant", "model")
 _INSTRUCTION_ROLES = ("system", "developer")
+_MAX_CODEX_WINDOWS = 100
+"""Number of Codex's windows in a session, one after each compaction, whose ledgers can be deleted."""
+LEDGER_FOLDER = "proxy"
+"""Folder of the sessions' ledgers, in the data folder."""
 _FIRST_ROWS = 4
 """Maximum number of rows that identify a conversation without an id."""
 _DIGEST_BYTES = 16
@@ -74,6 +80,14 @@ def identify(
         agent,
         tools,
     )
+
+
+def delete_ledgers(folder: Path, session: str) -> None:
+    """Delete the ledgers of a session of an agent. Agents send its id in different headers."""
+    ids = [f"{name} {session}" for name in (*_SESSION_HEADERS, "user", "cache")]
+    ids += [f"x-codex-window-id {session}:{number}" for number in range(_MAX_CODEX_WINDOWS)]
+    for file in chain.from_iterable(folder.glob(f"{_digest(id)}.*") for id in ids):
+        file.unlink(missing_ok=True)
 
 
 def find_model_in_request(path: str, body: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from thresher.dialects.request_bytes import RequestBody, splice
 from thresher.dialects.table import find_dialect
-from thresher.serve.proxy.conversations import Conversation
+from thresher.serve.proxy.conversations import LEDGER_FOLDER, Conversation
 from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.store import InMemoryContentStore
@@ -29,7 +29,6 @@ MAX_CONVERSATIONS = 64
 """Maximum number of conversations in memory, each with an open ledger. A request of an older one opens it again."""
 MAX_WORKERS = 4
 """Threads share the interpreter, so that more of them would only delay each other."""
-LEDGER_FOLDER = "proxy"
 LEDGER_DAYS = 30
 """Days after its last use when the ledger of a conversation is deleted."""
 log = logging.getLogger("thresher.proxy")
