@@ -116,7 +116,7 @@ class PlanDraft(DraftState):
             partner = self._partners.get(place)
             other = None if partner is None else self.decisions.get(partner)
             if isinstance(decision.edit, Drop) and partner is not None and (other is None or other.part is not None):
-                self.drop(partner, decision.edit.policy, decision.edit.why, over=decision.edit.over)
+                self._drop_as(decision.edit, partner)
                 self.held_places.add(partner)
 
     def _accept_edit(self, edit: Edit) -> str:
@@ -147,7 +147,7 @@ class PlanDraft(DraftState):
             return self._accept_replace_pair(edit, places)
         free = [one for one in places if not self._is_summarized(one) or self._releases_summary(one, edit)]
         for one in free:
-            self.drop(one, edit.policy, edit.why, over=edit.over)
+            self._drop_as(edit, one)
         return "" if free else "already summarized"
 
     def _accept_replace_pair(self, edit: Drop, places: tuple[Place, ...]) -> str:
@@ -169,7 +169,7 @@ class PlanDraft(DraftState):
         if len(requested) < len(targets):
             return False
         for target in targets:
-            self.drop(self.history.places[target], edit.policy, edit.why, over=edit.over)
+            self._drop_as(edit, self.history.places[target])
         return True
 
     def _accept_replace(self, edit: Replace, place: Place) -> str:
@@ -361,6 +361,12 @@ class PlanDraft(DraftState):
             self._record_decision(member, *self._resumed_decisions[member])
             self.held_places.add(member)
 
-    def drop(self, place: Place, policy: str, why: str, *, over: Pin = "") -> None:
+    def drop(self, place: Place, policy: str, why: str, *, over: Pin = "", removes_human_words: bool = False) -> None:
         """Drop a part without checking its pins."""
-        self._record_decision(place, Drop(self.history.occurrence(place), policy, why, over), 0, None)
+        edit = Drop(self.history.occurrence(place), policy, why, over, removes_human_words=removes_human_words)
+        self._record_decision(place, edit, 0, None)
+
+    def _drop_as(self, edit: Edit, place: Place) -> None:
+        """Drop a part for the same reason as an edit."""
+        words = edit.removes_human_words
+        self.drop(place, edit.policy, edit.why, over=edit.over, removes_human_words=words)
