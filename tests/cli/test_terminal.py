@@ -67,7 +67,7 @@ def session(tmp_path: Path) -> Path:
     return path
 
 
-SERVERS = ("mcp", "proxy")
+SERVERS = ("mcp", "proxy", "run")
 """Commands that print no JSON."""
 Runner = Callable[..., tuple[str, str]]
 
@@ -110,6 +110,7 @@ def _arguments(session: Path, folder: Path) -> dict[str, list[list[str]]]:
         "install": [["claude-code"]],
         "mcp": [["--help"]],
         "proxy": [["--help"], ["--upstream", EVIL]],
+        "run": [["--help"], ["x" + EVIL]],
         "sync": [source],
         "annotate": [["--dry-run", *source]],
         "forget": [[ID[:4], "--dry-run"], ["x" + EVIL], [ID[:4], "--yes"]],

@@ -70,13 +70,14 @@ def test_the_agent_names_the_asking_session(tmp_path: Path, monkeypatch: pytest.
     assert "1 in the current session" in _search(tmp_path, "quince")
 
 
-def test_sub_agents_are_searched_on_request(tmp_path: Path) -> None:
+def test_sub_agents_are_searched_unless_excluded(tmp_path: Path) -> None:
     chat = talk(1, "Please look at the garden plan.", "It has four beds.")
     helper = talk(1, "Count the quince trees in the plan.", isSidechain=True, agentId="a7")
     helper.write(tmp_path / "sessions" / chat.id / "subagents", name="agent-a7.jsonl")
     memory = archive(tmp_path, chat)
-    assert memory.search("quince").found == 0
-    assert memory.search("quince", subagents=True).found == 1
+    (found,) = memory.search("quince").sessions
+    assert (found.id, bool(found.subagent)) == (chat.id, True)
+    assert memory.search("quince", subagents=False).found == 0
 
 
 def test_a_deleted_session_stays_and_a_grown_one_is_read_again(tmp_path: Path) -> None:

@@ -145,6 +145,6 @@ def test_a_sub_agent_receives_its_context(packages: Path) -> None:
 )
 def test_an_invalid_format_is_reported_and_the_rest_works(packages: Path, entry: str, why: str) -> None:
     (packages / "toy_format-1.0.dist-info" / "entry_points.txt").write_text(f"[thresher.formats]\n{entry}\n")
-    done = run(packages, "sessions", "--json")
+    done = run(packages, "sessions", "--json", code=1)
     assert json.loads(done.stdout)["sessions"] == []
     assert why in done.stderr

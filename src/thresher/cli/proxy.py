@@ -62,8 +62,9 @@ def proxy_command(
     status: bool,
     as_json: bool,
 ) -> None:
-    """Run a proxy that fits an agent's requests into a token budget, on their way to a model's API.
+    """Run a proxy between an agent and a model's API.
 
+    It fits the agent's requests into a token budget and keeps the prompt cache warm.
     A request that fits passes through unchanged, and so does every answer. If anything fails, the agent's own request
     is sent. SIGUSR1 switches Thresher off and on. It needs `pip install 'thresher[serve]'`.
 
@@ -71,7 +72,7 @@ def proxy_command(
     Examples:
       thresher proxy --observe                  change nothing, report everything
       thresher proxy --budget 80k               listen on http://127.0.0.1:8788
-      ANTHROPIC_BASE_URL=http://127.0.0.1:8788 claude  use it
+      ANTHROPIC_BASE_URL=http://127.0.0.1:8788 claude
       thresher proxy --status                   what it did so far
     """
     if status:

@@ -52,9 +52,10 @@ def run_command(
     dry_run: bool,
     report: Path | None,
 ) -> None:
-    """Run an agent behind a proxy of its own, which fits its requests into a token budget.
+    """Run an agent behind a proxy of its own.
 
-    AGENT is claude, codex, gemini, opencode, pi, cline, aider or goose, with its own arguments. It keeps this terminal,
+    The proxy fits the agent's requests into a token budget and keeps the prompt cache warm. AGENT is claude, codex,
+    gemini, opencode, pi, cline, aider or goose, with its own arguments. It keeps this terminal,
     and its exit code is the exit code of this command. Its base URL changes for this run only: none of its files is
     written. When it ends, a report says what the run has cost and what it would have cost without Thresher. Any other
     command follows `--`, and gets the base URLs in the variables of the vendors' SDKs. It needs `pip install

@@ -102,17 +102,20 @@ def _print_table(listed: "Sequence[ListedSession]", *, more: int) -> None:
 
 
 def session_entry(listed: "ListedSession") -> "SessionEntry":
-    """Return the row of a session in the table."""
+    """Return the row of a session in the table, redacted."""
+    from thresher.memory.ingest.redaction import redact
     from thresher.render.session_row import SessionEntry
 
     facts, problems = listed.facts, len(listed.problems())
-    time = listed.last_message
-    return SessionEntry(facts.id, facts.agent, facts.project, facts.title, time, facts.messages, problems)
+    name, project, title = map(redact, (facts.id, facts.project, facts.title))
+    return SessionEntry(name, facts.agent, project, title, listed.last_message, facts.messages, problems)
 
 
 def _print_problems(listed: "Iterable[ListedSession]", found: "SessionList", *, as_list: bool) -> None:
     """Print the problems and the files of unknown format, or only their number."""
-    problems = [str(problem) for one in listed for problem in one.problems()]
+    from thresher.memory.ingest.redaction import redact
+
+    problems = [redact(str(problem)) for one in listed for problem in one.problems()]
     if as_list:
         for text in (*problems, *(f"{file}: unknown format" for file in found.unrecognized)):
             print_text(text)
