@@ -1,4 +1,4 @@
-"""Real agents with their Thresher plug-ins: long sessions end as they do without them, and the model refuses nothing."""
+"""Real agents with Thresher's plug-ins: long sessions end as they do without, and the model refuses nothing."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from real_clients import NEEDS_CLIENTS, THRESHER, ran
-from test_client_run import BUDGET, LAST_WORDS, Session
+from scripted_model import ModelRequest, ScriptedModel
+from test_client_run import BUDGET, CLIENTS, COMPACTION, LAST_QUESTION, LAST_WORDS, Session
 
 pytestmark = NEEDS_CLIENTS
 
@@ -35,6 +36,19 @@ def install(one: Session) -> None:
     settings.write_text(f"budget = {BUDGET}\n")
 
 
+def count_tokens(model: ScriptedModel) -> int:
+    return sum(usage.total for usage in model.billing.usages)
+
+
+def size(request: ModelRequest) -> int:
+    return len(json.dumps(request.body["messages"]))
+
+
+def count_summaries(model: ScriptedModel) -> int:
+    """Return how often the agent asked the model for a summary."""
+    return sum(any(COMPACTION in prompt for prompt in request.prompts[-1:]) for request in model.requests)
+
+
 @pytest.mark.parametrize("name", ["pi", "opencode"])
 def test_a_long_session_ends_as_without_thresher(name: str, tmp_path: Path) -> None:
     with session(name, tmp_path / "without", is_installed=False) as one:
@@ -45,6 +59,42 @@ def test_a_long_session_ends_as_without_thresher(name: str, tmp_path: Path) -> N
     assert LAST_WORDS in found.output
     assert (found.model.refusals, expected.model.refusals) == ([], [])
     assert len(found.model.requests) == len(expected.model.requests)
-    billed, without = (sum(usage.total for usage in played.model.billing.usages) for played in (found, expected))
-    assert billed < without
+    assert count_tokens(found.model) < count_tokens(expected.model)
     assert any("thresher restore" in json.dumps(request.body) for request in found.model.requests)
+
+
+def test_claude_code_compacts_without_a_summary(tmp_path: Path) -> None:
+    with session("claude", tmp_path, is_installed=True) as one:
+        before = len(one.play().model.requests)
+        longest = max(map(size, one.model.requests))
+        one.play("/compact", resume=True)
+        assert len(one.model.requests) == before
+        done = one.play(LAST_QUESTION, resume=True)
+        assert (LAST_WORDS in done.output, done.model.refusals, count_summaries(done.model)) == (True, [], 0)
+        assert size(done.model.requests[-1]) < longest / 2
+        assert "thresher restore" in json.dumps(done.model.requests[-1].body)
+
+
+def test_claude_code_compacts_in_the_middle_of_a_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = CLIENTS["claude"]
+    window = {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "80000"}
+    monkeypatch.setitem(CLIENTS, "claude", client._replace(variables=lambda url: client.variables(url) | window))
+    with session("claude", tmp_path, is_installed=True) as one:
+        done = one.play()
+    assert (done.written, done.model.refusals, count_summaries(done.model)) == ("1244", [], 0)
+    assert LAST_WORDS in done.output
+    assert "thresher restore" in json.dumps(done.model.requests[-1].body)
+
+
+@pytest.mark.parametrize("name", ["pi", "opencode", "claude"])
+def test_a_session_goes_on_if_thresher_is_missing(name: str, tmp_path: Path) -> None:
+    with session(name, tmp_path, is_installed=True) as one:
+        for file in one.home.rglob("*.js"):
+            if f'"{THRESHER}"' in (text := file.read_text()):
+                file.write_text(text.replace(f'"{THRESHER}"', '"/missing/thresher"'))
+        done = one.play()
+        assert (done.written, done.model.refusals) == ("1244", [])
+        assert "thresher restore" not in json.dumps(done.model.requests[-1].body)
+        if name == "claude":
+            one.play("/compact", resume=True)
+            assert count_summaries(done.model) == 1

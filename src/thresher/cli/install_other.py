@@ -1,4 +1,4 @@
-"""`thresher install --with plugin`: show, write and remove an agent's plug-in."""
+"""`thresher install --with plugin` and `--with proxy`: show, write and remove a plug-in or a base URL."""
 
 from collections.abc import Iterator, Mapping
 from os import environ
@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from thresher.cli.common import print_output, print_text, program_name
+from thresher.cli.common import print_output, print_text, program_name, warn
+from thresher.serve.config_writing import write_config_change
+from thresher.serve.mcp_clients import ConfigChange, ManualEditError
 from thresher.serve.plugins.plugin_files import (
     PLUGINS,
     Plugin,
@@ -16,6 +18,13 @@ from thresher.serve.plugins.plugin_files import (
     find_plugin_folder,
     plan_plugin,
     write_plugin,
+)
+from thresher.serve.proxy_clients import (
+    PROXY_CLIENTS,
+    PROXY_URL,
+    ProxyClient,
+    find_proxy_config,
+    plan_proxy_change,
 )
 
 
@@ -37,6 +46,8 @@ class InstallRequest(NamedTuple):
 
 def install_part(part: str, request: InstallRequest, command: tuple[str, ...], variables: Mapping[str, str]) -> int:
     """Install a part other than the MCP server, and return the exit code."""
+    if part == "proxy":
+        return _install_proxy(request)
     return _install_plugin(request, (*command, "fit", "--hook"), variables)
 
 
@@ -80,3 +91,56 @@ def _format_plugin(
         yield f"To remove it: {again} --remove"
     elif not request.remove:
         yield f"Nothing is written yet. To write it: {again} --write"
+
+
+def _install_proxy(request: InstallRequest) -> int:
+    client = PROXY_CLIENTS.get(request.client)
+    if client is None:
+        raise click.UsageError(
+            f"{request.client} has no base URL to set. Agents with one: {', '.join(PROXY_CLIENTS)}. "
+            f"For others: {program_name()} run AGENT."
+        )
+    file = find_proxy_config(client, request.project, environ)
+    value: dict[str, Any] = {"client": request.client, "part": "proxy", "file": str(file) if file else None}
+    value |= {"url": PROXY_URL, "change_needed": True, "changed": False, "backup": None, "problem": None}
+    try:
+        if file is None:
+            where = "the project's files" if request.project else "a file"
+            raise ManualEditError(f"{client.title} does not read its base URL from {where}")
+        change = plan_proxy_change(client, file, remove=request.remove)
+        is_changed = change.new_content is not None and (request.write or request.remove)
+        backup = write_config_change(change) if is_changed else None
+    except ManualEditError as error:
+        warn(f"thresher: {error}")
+        if request.as_json:
+            print_output(value | {"problem": str(error)})
+        else:
+            print_text("Remove the base URL by hand." if request.remove else f"By hand: {client.advice}.")
+        return 1
+    if request.as_json:
+        value |= {"change_needed": change.new_content is not None, "changed": is_changed}
+        print_output(value | {"backup": str(backup) if backup else None})
+        return 0
+    for line in _format_proxy(client, change, backup, request):
+        print_text(line)
+    return 0
+
+
+def _format_proxy(
+    client: ProxyClient, change: ConfigChange, backup: Path | None, request: InstallRequest
+) -> Iterator[str]:
+    again = f"{request.words} --with proxy"
+    if change.new_content is None:
+        yield f"{change.file} {'does not point' if request.remove else 'already points'} to {PROXY_URL}; nothing to do."
+        return
+    if request.remove:
+        yield f"Removed from {change.file}" + (f"; backup: {backup}" if backup else "")
+        return
+    written = "Written to" if request.write else f"{client.title} reads its base URL from"
+    yield f"{written} {change.file}" + (f"; backup: {backup}" if backup else "") + ":"
+    yield from (f"  {name} = {url}" for name, url in (change.new_entry or {}).items())
+    if not request.write:
+        yield f"Nothing is written yet. To write it: {again} --write"
+        return
+    yield f"Next: start `{program_name()} proxy`, which must run whenever {client.title} does, and a new session."
+    yield f"To remove it: {again} --remove"

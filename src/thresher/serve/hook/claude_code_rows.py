@@ -39,7 +39,7 @@ def compact_claude_code_rows(rows: list[Row], tools: list[str], options: FitOpti
     """Return a smaller history; no rows if none is legal and clearly smaller, so that the agent summarizes."""
     groups = list(_group_rows(rows))
     before = [group.row for group in groups]
-    size = count(before)
+    size, own_rows = count(before), _find_own_rows(rows)
     for share in KEPT_SHARES:
         window = Window(
             options.policy,
@@ -53,7 +53,7 @@ def compact_claude_code_rows(rows: list[Row], tools: list[str], options: FitOpti
             fitted = FittedRows(before, window.fit(before))
         except BudgetError:
             continue
-        return RowAnswer([row for found in fitted for row in _restore_row(found, groups)])
+        return RowAnswer([row for found in fitted for row in _restore_row(found, own_rows, groups)])
     return RowAnswer(None, "no legal history is small enough, so the agent summarizes")
 
 
@@ -79,9 +79,22 @@ def _iter_other_blocks(row: Row) -> Iterator[Row]:
         yield {"type": "tool_use", "id": call["tool_use_id"], "name": call["tool"], "input": call["input"]}
 
 
-def _restore_row(found: FittedRow, groups: list[_RowGroup]) -> list[int | Row]:
-    """Return the agent's own rows if they did not change, else a row without a handle, which the agent builds."""
-    if found.source is not None and found.is_unchanged:
+def _find_own_rows(rows: list[Row]) -> set[int]:
+    """Return the rows that the agent's own rows may stand for.
+
+    Claude Code 2.1.327 stores such a row under its old message id, or behind its old call, and a resumed session then
+    gets back everything that was removed. So the other rows are built from their texts and calls. A row of the model
+    loses its thinking that way, which is legal except in a loop that has not ended.
+    """
+    prompts = [index for index, row in enumerate(rows) if row["role"] == "user" and not row.get("toolResults")]
+    is_open = bool(rows) and (rows[-1]["role"] == "user" or bool(rows[-1]["toolUses"]))
+    loop = range(prompts[-1] + 1 if prompts else 0, len(rows)) if is_open else ()
+    return {*prompts, *(index for index in loop if rows[index]["role"] == "assistant")}
+
+
+def _restore_row(found: FittedRow, own_rows: set[int], groups: list[_RowGroup]) -> list[int | Row]:
+    """Return the agent's own rows if they did not change and may be used, else a row that the agent builds."""
+    if found.source is not None and found.is_unchanged and own_rows.issuperset(groups[found.source].indexes):
         return list(groups[found.source].indexes)
     blocks = list(iter_blocks(found.row))
     results = [
