@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 const COMMAND = ["thresher", "fit", "--hook"];
 const VARIABLES = {};
 const TIMEOUT_MS = Number(process.env.THRESHER_HOOK_TIMEOUT_MS) || 10_000;
+const MAX_TIMEOUTS = 3; // in a row; one may be due to a computer that slept
 
 export class FitProcess {
   constructor(report) {
@@ -14,6 +15,7 @@ export class FitProcess {
     this.waiting = new Map();
     this.count = 0;
     this.child = null;
+    this.timeouts = 0;
     this.failed = false;
   }
 
@@ -25,7 +27,7 @@ export class FitProcess {
       const id = ++this.count;
       const line = JSON.stringify({ id, ...request }) + "\n";
       return new Promise((resolve) => {
-        const timer = setTimeout(() => this.settle(id, null, `no answer in ${TIMEOUT_MS} ms`), TIMEOUT_MS);
+        const timer = setTimeout(() => this.giveUp(id), TIMEOUT_MS);
         this.waiting.set(id, { resolve, timer });
         this.child.stdin.write(line);
       });
@@ -44,6 +46,7 @@ export class FitProcess {
     createInterface({ input: child.stdout }).on("line", (line) => {
       try {
         const answer = JSON.parse(line);
+        this.timeouts = 0;
         this.settle(answer.id, answer, answer.problem);
       } catch (error) {
         this.fail(error.message);
@@ -53,6 +56,14 @@ export class FitProcess {
     for (const handle of [child, child.stdin, child.stdout]) handle.unref?.();
     process.once("exit", () => child.kill());
     return child;
+  }
+
+  giveUp(id) {
+    const problem = `no answer in ${TIMEOUT_MS} ms`;
+    this.settle(id, null, problem);
+    if (++this.timeouts < MAX_TIMEOUTS) return;
+    this.fail(problem);
+    this.child.kill();
   }
 
   settle(id, answer, problem) {
@@ -74,7 +85,7 @@ export class FitProcess {
     if (this.reported) return;
     this.reported = true;
     try {
-      this.report(`Thresher: ${problem}. Your requests are sent without it. Shown once.`);
+      this.report(`Thresher: ${problem}. Requests that it does not answer are sent unchanged. Shown once.`);
     } catch {}
   }
 }

@@ -27,7 +27,7 @@ export function register(on) {
     }
     if (problem && !isReported) {
       isReported = true;
-      $.ui.log(`Thresher: ${problem}. Claude Code compacts as usual. Shown once.`);
+      await Promise.resolve($.ui.log(`Thresher: ${problem}. Claude Code compacts as usual. Shown once.`)).catch(() => {});
     }
     return next(event);
   });
