@@ -57,10 +57,10 @@ from thresher.serve.server_check import check_server_starts
 def install_command(client: str, part: str, write: bool, remove: bool, project: Path | None, as_json: bool) -> None:
     """Add Thresher's MCP server to an agent.
 
-    Or, with --with, the proxy's base URL or a plug-in. AGENT is claude-code, codex, gemini-cli, opencode, cursor, vscode
-    or pi. Not every agent has every part. Without --write or --remove, the command shows the change and writes nothing.
-    --write first starts the server once, and writes nothing if that fails. The rest of the file stays as it is. If a
-    JSON file has comments, or if a file cannot be changed safely, the command prints the entry to paste.
+    Or, with --with, the proxy's base URL or a plug-in. AGENT is claude-code, codex, gemini-cli, opencode, cursor,
+    vscode or pi; not every agent has every part. Without --write or --remove, the command shows the change and writes
+    nothing. --write first starts the server once, and writes nothing if that fails. The rest of the file stays as it
+    is. If a JSON file has comments, or if a file cannot be changed safely, the command prints the entry to paste.
 
     Exits 1 if the server does not start, or if you have to change the file by hand.
 

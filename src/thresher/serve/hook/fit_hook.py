@@ -1,7 +1,7 @@
 """Answer the requests of an agent's plug-in: one JSON object per line on standard input, and one on standard output.
 
 The plug-in starts one process for each process of the agent and keeps it, because a new Python for each model call
-would add about half a second to each. The pipes need no port and no token, and the process ends with the agent. A
+would add a third of a second to each, and an answer takes a few milliseconds. The pipes need no port and no token, and the process ends with the agent. A
 plug-in that calls it rarely, such as that of Claude Code at a compaction, writes one line and closes the input.
 
 A request has an `id` and a `kind`:
