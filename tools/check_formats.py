@@ -34,6 +34,7 @@ OWNERS = (
             "cli/recall.py": "addresses of servers, by the same choice of `--api`",
             "memory/model_endpoints.py": "the server's choice of `api` in the settings, of which two are known",
             "replay/strategies/registry.py": "price tables, by vendor",
+            "serve/hook/fit_hook.py": "pi's names of the APIs",
             "serve/launch/by_variables.py": "names of a run's upstreams",
             "serve/launch/claude_code.py": "names of a run's upstreams",
             "serve/launch/cline.py": "vendors, as Cline names them",
@@ -41,6 +42,7 @@ OWNERS = (
             "serve/launch/pi.py": "vendors, as pi names them",
             "serve/launch/vendors.py": "vendors, as agents name them",
             "summarize/endpoint.py": "the server's choice of `--api` for summaries, of which two are known",
+            "serve/proxy_clients.py": "names of providers in the clients' settings",
             "tokens/media.py": "vendors, as the model catalog names them",
             "transcripts/gemini_cli/messages.py": "a record type of Gemini CLI's files",
             "transcripts/gemini_cli/reader.py": "a record type of Gemini CLI's files",
@@ -51,8 +53,11 @@ OWNERS = (
         frozenset(TRANSCRIPT_FORMATS),
         {
             "replay/strategies/registry.py": "rules of other tools, by the tool's name",
+            "serve/hook/fit_hook.py": "kinds of requests of the plug-ins",
             "serve/launch/vendors.py": "vendors, as agents name them",
             "serve/mcp_clients.py": "clients of the MCP server",
+            "serve/plugins/plugin_files.py": "agents with a plug-in",
+            "serve/proxy_clients.py": "agents with settings for a base URL",
         },
     ),
 )

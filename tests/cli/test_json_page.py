@@ -37,7 +37,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "replay": [("samples", "--no-discover", "--budget", "2k", "--policy", "auto", "--jobs", "1")],
     "sync": [SAMPLES],
     "forget": [("e923391d", "--dry-run")],
-    "install": [("codex",)],
+    "install": [("codex",), ("codex", "--with", "proxy"), ("pi", "--with", "plugin")],
     "demo": [()],
 }
 OPAQUE = {"value", "hit_share_by_kind", "records", "entry", "excluded", "by_reason", "search"}

@@ -23,7 +23,7 @@ DIALECTS = format_names("wire")
 
 
 @click.command("fit")
-@click.argument("reference", metavar="SESSION")
+@click.argument("reference", metavar="SESSION", required=False)
 @option(
     "--policy -p NAME",
     f"Rules for what to remove: a preset ({', '.join(PRESETS)}) or a single policy. "
@@ -42,17 +42,23 @@ DIALECTS = format_names("wire")
 )
 @output_option
 @option("--explain", "With --to: list the edits and their reasons on standard error.")
+@option(
+    "--hook",
+    "Answer the requests of an agent's plug-in, as JSON lines on standard input and output. Only --budget and --policy "
+    "apply. `thresher install AGENT --with plugin` sets it up.",
+)
 @whole_option
 @source_options
 @json_option
 def fit_command(
-    reference: str,
+    reference: str | None,
     policy: str | None,
     budget: str | None,
     model: str | None,
     target: str | None,
     output: Path | None,
     explain: bool,
+    hook: bool,
     whole: bool,
     sources: SessionSources,
     as_json: bool,
@@ -70,6 +76,11 @@ def fit_command(
       thresher fit 0f3c9a1e --to text | pbcopy            for a person to read
       THRESHER_EXCLUDE_TOOLS=Edit,Write thresher fit session.jsonl
     """
+    if hook:
+        _run_hook(policy, budget)
+        return
+    if reference is None:
+        raise click.UsageError("Missing argument 'SESSION'.")
     session = sources.find_session(reference)
     history = structs.replace(session.history, messages=tuple(session.messages())) if whole else session.history
     target = target or (_default_target(session) if output is not None else None)
@@ -92,6 +103,13 @@ def fit_command(
         if explain:
             warn(fit_plan.explain())
         print_text(value if isinstance(value, str) else escape_json_controls(dump_json(value)))
+
+
+def _run_hook(policy: str | None, budget: str | None) -> None:
+    from thresher.serve.hook.fit_hook import run_fit_hook
+    from thresher.serve.proxy.fit_options import FitOptions
+
+    run_fit_hook(FitOptions(policy=policy or "auto", budget=budget))
 
 
 def _default_target(session: Session) -> str:

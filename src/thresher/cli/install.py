@@ -1,6 +1,7 @@
-"""`thresher install`: add Thresher's MCP server to the configuration of an agent.
+"""`thresher install`: connect an agent with Thresher's MCP server, its proxy, or its plug-in.
 
-`thresher.serve.mcp_clients` computes the change, and `thresher.serve.config_writing` writes it. This module shows it.
+`thresher.serve.mcp_clients` computes the change for the MCP server, and `thresher.serve.config_writing` writes it. This
+module shows it; `install_other` does the same for the proxy and the plug-in.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from thresher.cli.common import print_output, print_text, program_name, warn
+from thresher.cli.install_other import InstallRequest, install_part
 from thresher.cli.options import NameChoice, json_option, option
 from thresher.serve.config_edits import SERVER_NAME
 from thresher.serve.config_writing import write_config_change
@@ -27,11 +29,21 @@ from thresher.serve.mcp_clients import (
     format_server_entry,
     plan_config_change,
 )
+from thresher.serve.plugins.plugin_files import PLUGINS
 from thresher.serve.server_check import check_server_starts
 
 
 @click.command("install")
-@click.argument("client", type=NameChoice(list(MCP_CLIENTS)), metavar="AGENT")
+@click.argument("client", type=NameChoice(list(dict.fromkeys([*MCP_CLIENTS, *PLUGINS]))), metavar="AGENT")
+@option(
+    "--with PART",
+    "Part to set up: mcp, the MCP server (default); proxy, the base URL of `thresher proxy`; plugin, a plug-in that "
+    "fits requests without a proxy.",
+    name="part",
+    type=NameChoice(["mcp", "proxy", "plugin"]),
+    default="mcp",
+    show_default=False,
+)
 @option("--write", "Write the change, and keep a copy of the old file next to the new one.")
 @option("--remove", "Remove the entry, and keep a copy of the old file next to the new one.")
 @option(
@@ -42,13 +54,13 @@ from thresher.serve.server_check import check_server_starts
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
 @json_option
-def install_command(client: str, write: bool, remove: bool, project: Path | None, as_json: bool) -> None:
+def install_command(client: str, part: str, write: bool, remove: bool, project: Path | None, as_json: bool) -> None:
     """Add Thresher's MCP server to an agent.
 
-    AGENT is claude-code, codex, gemini-cli, opencode, cursor or vscode. Without --write or --remove, the command shows
-    the change and writes nothing. --write first starts the server once, and writes nothing if that fails. The rest of
-    the file stays as it is. If a JSON file has comments, or if a file cannot be changed safely, the command prints the
-    entry to paste.
+    Or, with --with, the proxy's base URL or a plug-in. AGENT is claude-code, codex, gemini-cli, opencode, cursor,
+    vscode or pi; not every agent has every part. Without --write or --remove, the command shows the change and writes
+    nothing. --write first starts the server once, and writes nothing if that fails. The rest of the file stays as it
+    is. If a JSON file has comments, or if a file cannot be changed safely, the command prints the entry to paste.
 
     Exits 1 if the server does not start, or if you have to change the file by hand.
 
@@ -58,9 +70,16 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
       thresher install codex --write
       thresher install vscode --project --write
       thresher install cursor --remove --json
+      thresher install pi --with plugin --write
+      thresher install claude-code --with proxy
     """
     if write and remove:
         raise click.UsageError("--write adds the entry and --remove removes it. Use one of them.")
+    if part != "mcp":
+        request = InstallRequest(client, write, remove, project, as_json)
+        sys.exit(install_part(part, request, find_program_command(), _server_environment()))
+    if client not in MCP_CLIENTS:
+        raise click.UsageError(f"{client} has no MCP client. Agents with one: {', '.join(MCP_CLIENTS)}.")
     row = MCP_CLIENTS[client]
     file = find_client_config(row, project=project, platform=sys.platform, environment=os.environ)
     command, variables = find_mcp_server_command(), _server_environment()
@@ -97,11 +116,16 @@ def install_command(client: str, write: bool, remove: bool, project: Path | None
 
 
 def find_mcp_server_command() -> tuple[str, ...]:
-    """Return the command that starts the server: the path of `thresher` if found, otherwise Python with the module."""
+    """Return the command that starts the server."""
+    return (*find_program_command(), "mcp")
+
+
+def find_program_command() -> tuple[str, ...]:
+    """Return the command that starts Thresher: the path of `thresher` if found, otherwise Python with the module."""
     program = shutil.which(program_name())
     if program and Path(program).stem == "thresher":
-        return (str(Path(program).absolute()), "mcp")
-    return (sys.executable, "-m", "thresher.cli", "mcp")
+        return (str(Path(program).absolute()),)
+    return (sys.executable, "-m", "thresher.cli")
 
 
 def _server_environment() -> dict[str, str]:

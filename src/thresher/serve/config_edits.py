@@ -1,9 +1,9 @@
-"""Add a server entry to JSON or TOML text, or remove it; the rest of the text stays byte for byte."""
+"""Set a value in JSON or TOML text, or remove it; the rest of the text stays byte for byte."""
 
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 SERVER_NAME = "thresher"
@@ -47,19 +47,29 @@ def _find_member(text: str, brace: int, key: str) -> _Member | None:
 
 def set_json_entry(text: str, key: str, entry: Mapping[str, Any]) -> str:
     """Add or replace the server entry in the JSON object `key`."""
+    return set_json_value(text, (key, SERVER_NAME), entry)
+
+
+def set_json_value(text: str, path: Sequence[str], value: Any) -> str:
+    """Add or replace the value at a path of keys; missing objects are added, too."""
     if not text.strip():
-        return json.dumps({key: {SERVER_NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(_nest(path, value), indent=2, ensure_ascii=False) + "\n"
     brace = text.index("{")
-    servers = _find_member(text, brace, key)
-    if servers is None:
-        return _add_json_member(text, brace, key, {SERVER_NAME: entry})
-    own = _find_member(text, servers.value, SERVER_NAME)
-    if own is None:
-        return _add_json_member(text, servers.value, SERVER_NAME, entry)
-    return text[: own.value] + _json_value(text, _indent(text, own.start), entry) + text[own.end :]
+    for depth, key in enumerate(path, 1):
+        member = _find_member(text, brace, key)
+        if member is None:
+            return _add_json_member(text, brace, key, _nest(path[depth:], value))
+        if depth == len(path):
+            return text[: member.value] + _json_value(text, _indent(text, member.start), value) + text[member.end :]
+        brace = member.value
+    return text
 
 
-def _add_json_member(text: str, brace: int, name: str, value: Mapping[str, Any]) -> str:
+def _nest(path: Sequence[str], value: Any) -> Any:
+    return {path[0]: _nest(path[1:], value)} if path else value
+
+
+def _add_json_member(text: str, brace: int, name: str, value: Any) -> str:
     """Add a member after the last one, with the same indentation."""
     members, close = _parse_members(text, brace)
     last = members[-1] if members else None
@@ -71,7 +81,7 @@ def _add_json_member(text: str, brace: int, name: str, value: Mapping[str, Any])
     return text[: brace + 1] + piece + _newline(text) + _indent(text, brace) + text[close:]
 
 
-def _json_value(text: str, lead: str, value: Mapping[str, Any]) -> str:
+def _json_value(text: str, lead: str, value: Any) -> str:
     return json.dumps(value, indent=_indent_unit(text), ensure_ascii=False).replace("\n", _newline(text) + lead)
 
 
@@ -93,12 +103,22 @@ def _newline(text: str) -> str:
 
 def remove_json_entry(text: str, key: str) -> str:
     """Remove the server entry from the JSON object `key`; remove that object if it is then empty."""
-    brace = text.index("{")
-    servers = _find_member(text, brace, key)
-    if servers is None:
-        return text
-    text = _remove_json_member(text, servers.value, SERVER_NAME)
-    return text if _parse_members(text, servers.value)[0] else _remove_json_member(text, brace, key)
+    return remove_json_value(text, (key, SERVER_NAME))
+
+
+def remove_json_value(text: str, path: Sequence[str]) -> str:
+    """Remove the value at a path of keys, and the objects on that path that are then empty."""
+    braces = [text.index("{")]
+    for key in path[:-1]:
+        member = _find_member(text, braces[-1], key)
+        if member is None:
+            return text
+        braces.append(member.value)
+    for brace, key in zip(reversed(braces), reversed(path), strict=True):
+        text = _remove_json_member(text, brace, key)
+        if _parse_members(text, brace)[0]:
+            break
+    return text
 
 
 def _remove_json_member(text: str, brace: int, key: str) -> str:
@@ -152,3 +172,14 @@ def remove_toml_entry(text: str, key: str) -> str:
     start, end = _find_toml_table(lines, key) or (0, 0)
     start -= bool(start and not lines[start - 1].strip())  # also remove the empty line before the entry
     return "\n".join(lines[:start] + lines[end:])
+
+
+def set_toml_value(text: str, path: Sequence[str], value: Any) -> str:
+    """Add a top-level value before everything else, where no table can claim it."""
+    return f"{path[0]} = {_toml_value(value)}{_newline(text)}{text}"
+
+
+def remove_toml_value(text: str, path: Sequence[str]) -> str:
+    """Remove a top-level value."""
+    head, bracket, rest = re.match(r"(?s)(.*?)((?:^|(?<=\n))[ \t]*\[|\Z)(.*)", text).groups()  # type: ignore[union-attr]
+    return re.sub(rf"(?m)^[ \t]*{re.escape(path[0])}[ \t]*=[^\n]*(?:\n|\Z)", "", head, count=1) + bracket + rest

@@ -169,8 +169,8 @@ class ConfigChange(NamedTuple):
 
 def plan_config_change(client: McpClient, file: Path, entry: Mapping[str, Any] | None) -> ConfigChange:
     """Return the change that sets an entry, or that removes it if `entry` is None."""
-    before = _read_file(file)
-    text, plain, values = _parse_config(file, (before or b"").removeprefix(BOM_UTF8))
+    before = read_config_file(file)
+    text, plain, values = parse_config(file, (before or b"").removeprefix(BOM_UTF8))
     servers = _get_table(file, values, client.servers_key)
     current = _get_table(file, servers, SERVER_NAME) if SERVER_NAME in servers else None
     wanted = None if entry is None else _merge_entry(current or {}, entry)
@@ -191,7 +191,8 @@ def format_server_entry(client: McpClient, file: Path, entry: Mapping[str, Any])
     return set_entry("", client.servers_key, entry)
 
 
-def _read_file(file: Path) -> bytes | None:
+def read_config_file(file: Path) -> bytes | None:
+    """Return the content of a file; None if there is none."""
     try:
         return file.read_bytes()
     except FileNotFoundError:
@@ -201,7 +202,7 @@ def _read_file(file: Path) -> bytes | None:
         raise McpClientError(f"cannot read `{file}`: {reason}; check the path") from error
 
 
-def _parse_config(file: Path, content: bytes) -> tuple[str, bool, dict[str, Any]]:
+def parse_config(file: Path, content: bytes) -> tuple[str, bool, dict[str, Any]]:
     """Return the text, True if it is standard JSON or TOML (without comments in JSON), and the parsed values."""
     parse, _, _ = _config_language(file)
     try:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, cast
 from thresher.dialects.request_bytes import RequestBody, splice
 from thresher.dialects.table import find_dialect
 from thresher.serve.proxy.conversations import LEDGER_FOLDER, Conversation
+from thresher.serve.proxy.fit_options import FitOptions
 from thresher.serve.proxy.fitted_conversation import FittedConversation
-from thresher.serve.proxy.options import ProxyOptions
 from thresher.store import InMemoryContentStore
 from thresher.store.home import create_private_folder, get_data_folder
 from thresher.tokens import find_model
@@ -50,9 +50,9 @@ class PreparedRequest(NamedTuple):
 
 
 class FitService:
-    """The conversations of a proxy, and the threads that fit their requests."""
+    """The conversations of a proxy or a hook, and the threads that fit their requests."""
 
-    def __init__(self, options: ProxyOptions) -> None:
+    def __init__(self, options: FitOptions) -> None:
         self._options = options
         self._pool = ThreadPoolExecutor(MAX_WORKERS, "thresher-fit")
         self._conversations: OrderedDict[str, FittedConversation] = OrderedDict()

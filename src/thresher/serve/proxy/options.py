@@ -2,22 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from thresher.errors import OptionError
-from thresher.policies import PolicyLike
 from thresher.serve.app import AppOptions
 from thresher.serve.proxy.api_routes import list_api_names
-from thresher.window import Window
-from thresher.window.options import WindowOptions
+from thresher.serve.proxy.fit_options import FitOptions
 
 DEFAULT_PORT = 8788
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxyOptions:
+class ProxyOptions(FitOptions):
     """Where the proxy listens and forwards to, and how it fits requests."""
 
     app: AppOptions = field(default_factory=AppOptions)
@@ -28,27 +24,13 @@ class ProxyOptions:
     connect_seconds: float = 10.0
     silence_seconds: float = 600.0
     """Maximum time without a byte from the upstream."""
-    budget: int | str | None = None
-    """Tokens of a request, such as 60000 or "60k". Default: 70 % of the model's context window, as for `Window`."""
-    policy: PolicyLike = "auto"
-    observe: bool = False
-    """Send every request as it is, and report what Thresher would have done."""
-    fit_timeout: float = 2.0
-    """Seconds that a new plan may take. Then the last recorded edits are sent."""
     keep_warm: float = 0.0
     """Dollars that keeping the caches of idle conversations warm may cost in all; 0 keeps none warm."""
-    data_folder: Path | None = None
-    """Folder of the ledgers. Default: Thresher's data folder."""
-    window_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of each conversation's `Window`."""
 
     def __post_init__(self) -> None:
-        if self.fit_timeout <= 0:
-            raise OptionError(f"`--fit-timeout` must be more than 0 seconds, got {self.fit_timeout}")
+        super().__post_init__()
         if self.keep_warm < 0:
             raise OptionError(f"`--keep-warm` must be a number of dollars, got {self.keep_warm}")
-        budget: WindowOptions = {} if self.budget is None else {"budget": self.budget}
-        Window(self.policy, **{**self.window_options, **budget})  # raises an error for an unknown policy or option
         for name, url in self.upstreams.items():
             if name and name not in list_api_names():
                 valid = ", ".join(list_api_names())
