@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from msgspec import structs
 from talks import PROJECT, Talk
 
+from thresher.dialects import parse
 from thresher.model import History, Message, Session, Text, ToolCall, ToolResult
 from thresher.render.timeline import changelog_markdown, changelog_value, escape_markdown, file_event_lines, files_lines
 from thresher.timeline import Timeline, build_changelog
@@ -111,3 +112,12 @@ def test_a_call_in_a_message_of_any_role_is_listed() -> None:
     messages = (Message("user", (Text("Please do it."), call)), result)
     timeline = Timeline(Session("generic", "one", "one.json", (History(messages),)))
     assert [(event.path, event.operation) for event in timeline.events()] == [("/x/a.py", "write")]
+
+
+def test_a_call_in_a_user_message_is_listed() -> None:
+    """No API allows it, but files have it."""
+    call = {"type": "tool_use", "id": "a", "name": "Write", "input": {"file_path": "/shop/a.py", "content": "1\n"}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
+    history = parse([{"role": "user", "content": [call]}, {"role": "user", "content": [result]}], "anthropic")
+    assert [file.path for file in Timeline(history).files()] == ["/shop/a.py"]
+    assert "/shop/a.py" in str(changelog_value(build_changelog([history])))

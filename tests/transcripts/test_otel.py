@@ -830,3 +830,10 @@ def test_recordings(shared_data: Path) -> None:
         answered += sum(message.usage is not None for message in messages)
         asked += session.records["llm"]
     assert (files, asked, answered) == (20, 383, 382), "one call failed and has no answer"
+
+
+@pytest.mark.parametrize("number", [1 << 64, -(1 << 70), 10**400])
+def test_a_number_that_is_too_large_is_no_problem_for_the_rest(tmp_path: Path, number: int) -> None:
+    spans = [chat(1, [ASKED], said("Two."), gen_ai__usage__input_tokens=number, gen_ai__request__seed=number)]
+    [session] = read_all(tmp_path, *spans)
+    assert words(session.history) == ["How many files are here?", "Two."]
