@@ -61,7 +61,8 @@ def test_without_sessions_the_overview_suggests_the_demo() -> None:
     assert "thresher demo" in run("sessions").output
 
 
-def test_sessions_lists_discovered_sessions(home: Path) -> None:
+def test_sessions_lists_discovered_sessions(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     rows = run_json("sessions", "--source", str(home / "runs"))["sessions"]
     assert sorted(row["agent"] for row in rows) == ["claude-code", "claude-code", "codex", "mini-swe-agent", "pi"]
     assert all(row.keys() >= COLUMNS for row in rows)

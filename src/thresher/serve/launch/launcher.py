@@ -92,33 +92,45 @@ def _stop(proxy: RunningProxy) -> dict[str, Any]:
 
 def _run_in_foreground(words: list[str], environment: Mapping[str, str], toggle_bypass: Callable[[], None]) -> int:
     """Run a program with this terminal and return its exit code; 128 plus the number of the signal that ended it."""
-    try:
-        process = subprocess.Popen(words, env=dict(environment))
-    except OSError as error:
-        raise LaunchError(f"cannot start `{words[0]}`: {error.strerror or error}") from error
-    with _leave_signals_to(process, toggle_bypass):
+    signals: list[int] = []
+    with _handle_signals(signals.append, toggle_bypass) as set_receiver:
+        try:
+            process = subprocess.Popen(words, env=dict(environment))
+        except OSError as error:
+            raise LaunchError(f"cannot start `{words[0]}`: {error.strerror or error}") from error
+        set_receiver(process.send_signal)
+        for number in signals:  # that arrived before the agent
+            process.send_signal(number)
         code = process.wait()
     return code if code >= 0 else 128 - code
 
 
-@contextmanager
-def _leave_signals_to(process: subprocess.Popen[bytes], toggle_bypass: Callable[[], None]) -> Iterator[None]:
-    """Leave the keys of the terminal to the agent, which receives them too, and pass other signals on.
+Receiver = Callable[[int], None]
 
-    SIGUSR1 switches Thresher off and on, as for `thresher proxy`.
+
+@contextmanager
+def _handle_signals(receiver: Receiver, toggle_bypass: Callable[[], None]) -> Iterator[Callable[[Receiver], None]]:
+    """Leave the keys of the terminal to the agent, which receives them too, and pass other signals to a receiver.
+
+    SIGUSR1 switches Thresher off and on, as for `thresher proxy`. Yield a function that changes the receiver.
     """
+    receivers = [receiver]
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
+        receivers[-1](number)
 
-    ignored = [getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name)]
-    passed = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR2") if hasattr(signal, name)]
-    toggles = [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
-    handlers = dict.fromkeys(passed, pass_on) | dict.fromkeys((*ignored, *toggles), lambda *_: None)
-    handlers |= dict.fromkeys(toggles, lambda *_: toggle_bypass())
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    def ignore(_number: int, _frame: FrameType | None) -> None:
+        """Do nothing; unlike SIG_IGN, a child does not inherit this."""
+
+    def toggle(_number: int, _frame: FrameType | None) -> None:
+        toggle_bypass()
+
+    by_name = dict.fromkeys(("SIGINT", "SIGQUIT"), ignore) | dict.fromkeys(("SIGTERM", "SIGHUP", "SIGUSR2"), pass_on)
+    by_name["SIGUSR1"] = toggle
+    numbers = {getattr(signal, name): handler for name, handler in by_name.items() if hasattr(signal, name)}
+    before = {number: signal.signal(number, handler) for number, handler in numbers.items()}
     try:
-        yield
+        yield receivers.append
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
