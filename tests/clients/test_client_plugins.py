@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from real_clients import NEEDS_CLIENTS, THRESHER, ran
-from scripted_model import ModelRequest, ScriptedModel
-from test_client_run import BUDGET, CLIENTS, COMPACTION, LAST_QUESTION, LAST_WORDS, Session
+from real_clients import NEEDS_CLIENTS, THRESHER, ran, started
+from scripted_model import Api, ModelRequest, ScriptedModel
+from test_client_run import BUDGET, CLIENTS, COMPACTION, LAST_QUESTION, LAST_WORDS, PATIENCE, PROMPT, Session
 
 pytestmark = NEEDS_CLIENTS
 
@@ -31,8 +32,7 @@ AGENTS = {"claude": "claude-code", "opencode": "opencode", "pi": "pi"}
 
 def install(one: Session) -> None:
     ran([str(THRESHER), "install", AGENTS[one.name], "--with", "plugin", "--write"], one.environment, one.folder)
-    settings = one.home / "thresher" / "thresher.toml"
-    settings.parent.mkdir(exist_ok=True)
+    settings = one.folder / "thresher.toml"
     settings.write_text(f"budget = {BUDGET}\n")
 
 
@@ -98,3 +98,24 @@ def test_a_session_goes_on_if_thresher_is_missing(name: str, tmp_path: Path) -> 
         if name == "claude":
             one.play("/compact", resume=True)
             assert count_summaries(done.model) == 1
+
+
+@pytest.mark.parametrize("name", ["pi"])
+def test_a_refused_edit_is_the_last_one_of_its_session(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with session(name, tmp_path, is_installed=True) as one:
+        answer = one.model.answer
+
+        def refuse_edits(api: Api, body: dict[str, Any]) -> Any:
+            if "thresher restore" in json.dumps(body):
+                one.model.refusals.append("messages.3: Invalid `signature` in `thinking` block")
+                return one.model.refusals[-1]
+            return answer(api, body)
+
+        monkeypatch.setattr(one.model, "answer", refuse_edits)
+        command = one.command(one.client.words, PROMPT)
+        with started(command, one.environment, one.folder) as process:
+            process.communicate(timeout=PATIENCE)
+        done = one.play("Go on.", resume=True)
+        assert (done.written, len(done.model.refusals)) == ("1244", 1)

@@ -71,6 +71,16 @@ def test_what_fits_is_not_changed() -> None:
     assert answer(body_request(1)) == [{"id": 1}]
 
 
+def test_the_usage_of_an_answer_calibrates_the_window() -> None:
+    tokens = {"input": 9, "output": 1, "cache_read": 60_000, "cache_write": 0}
+    usage = {"id": 2, "kind": "usage", "session": "s1", "usage": tokens}
+    first, observed, second = answer(body_request(4), usage, body_request(5))
+    assert (first, observed) == ({"id": 4}, {"id": 2})
+    assert "body" in second  # five results fit the budget by the estimate, but not by what four have cost
+    assert answer(body_request(5, session="s2")) == [{"id": 5}]
+    assert answer(usage) == [{"id": 2}]
+
+
 def test_a_refused_session_passes_through() -> None:
     fitted, refused, after, other = answer(
         body_request(),

@@ -13,6 +13,7 @@ A request has an `id` and a `kind`:
   message to keep, or a new message;
 - `compact`: the rows of Claude Code at a compaction, as `rows`, and the names of its `tools`. The answer has `rows`
   likewise;
+- `usage`: the tokens of the answer to the latest request of the `session`, which calibrate its window;
 - `refused`: the model's API refused the latest request of the `session`, which then passes through.
 
 An answer without `body` and `rows` changes nothing. It has a `problem` if Thresher failed: nothing here may break a
@@ -25,15 +26,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, BinaryIO
 
+from msgspec import convert
+
 from thresher.dialects.request_bytes import RequestBody, parse_request_body
 from thresher.dialects.table import find_dialect
 from thresher.model.jsontext import dump_json, load_json, load_json_object
+from thresher.model.message import Usage
 from thresher.serve.hook.agent_rows import FittedRows, RowAnswer
 from thresher.serve.hook.claude_code_rows import compact_claude_code_rows
 from thresher.serve.hook.opencode_rows import OpencodeRows
 from thresher.serve.proxy.conversations import SESSION_HEADER, identify
 from thresher.serve.proxy.fit_options import FitOptions
-from thresher.serve.proxy.fit_service import FitService
+from thresher.serve.proxy.fit_service import FitService, PreparedRequest
 from thresher.serve.proxy.fitted_conversation import FittedConversation
 
 DIALECTS = {
@@ -55,8 +59,8 @@ class FitHook:
     def __init__(self, options: FitOptions) -> None:
         self._options = options
         self._service = FitService(options)
-        self._latest: dict[str, FittedConversation] = {}
-        """Conversation of the latest fitted request of each session."""
+        self._latest: dict[str, PreparedRequest] = {}
+        """Latest request of each session."""
 
     def close(self) -> None:
         """Stop the threads."""
@@ -81,12 +85,19 @@ class FitHook:
             case "compact":
                 compact = partial(compact_claude_code_rows, request["rows"], request.get("tools") or [], self._options)
                 return (await asyncio.to_thread(compact)).to_dict()
-            case "refused":
-                conversation = self._latest.get(request.get("session", ""))
-                if conversation is not None:
-                    await self._service.record_refusal(conversation, str(request.get("status") or "refused"))
+            case "usage" | "refused":
+                latest = self._latest.get(request.get("session", ""))
+                if latest is not None and latest.conversation is not None:
+                    await self._record(latest, latest.conversation, request)
                 return {}
         return {"problem": f"unknown kind `{request.get('kind')}`"}
+
+    async def _record(self, latest: PreparedRequest, conversation: FittedConversation, request: Request) -> None:
+        """Record how the model's API answered."""
+        if request["kind"] == "refused":
+            await self._service.record_refusal(conversation, str(request.get("status") or "refused"))
+        elif latest.figures is not None and not self._options.observe:
+            await self._service.observe_usage(conversation, convert(request["usage"], Usage))
 
     async def _fit_body(self, request: Request) -> Answer:
         dialect = DIALECTS.get(request.get("api", ""))
@@ -114,8 +125,7 @@ class FitHook:
         headers = {SESSION_HEADER: session} if session else {}
         identity = identify(dialect, "generate", "", headers, body.value)
         prepared = await self._service.prepare(identity, dialect, body)
-        if prepared.conversation is not None:
-            self._latest[session] = prepared.conversation
+        self._latest[session] = prepared
         fitted = load_json(prepared.data) if prepared.data is not None else None
         return fitted, f"a plan was not used: {prepared.fallback}" if prepared.fallback else ""
 
