@@ -34,10 +34,7 @@ Row = dict[str, Any]
 ASKED = datetime(2026, 8, 15, tzinfo=UTC)
 SHIPPED = RankingWeights(session_words=0.0, time_hint=0.0, project_hint=0.0)
 GRID: dict[str, tuple[Any, ...]] = {"session_words": (0.5, 0.8, 1.1), "time_hint": (0.2, 0.4), "project_hint": (0.2,)}
-MEANING_GRID: dict[str, tuple[Any, ...]] = {
-    "meaning": (0.4, 0.6, 0.8, 1.0, 1.3),
-    "foreign_meaning": (0.8, 1.3, 2.0),
-}
+MEANING_GRID: dict[str, tuple[Any, ...]] = {"meaning": (0.4, 0.6, 0.8, 1.0, 1.3)}
 SAMPLES = 2000
 STEPS, RATE = 3000, 0.3
 
