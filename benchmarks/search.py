@@ -1,14 +1,18 @@
 """Measure search quality and speed, next to other tools in the same run.
 
-python benchmarks/search.py quality [PEER …]   306 commits, each as a query by its subject: rank of the maker
+python benchmarks/search.py quality [PEER …]   306 commits, each as a query by its subject: rank of the maker; then
+                                               everything that `questions` measures
 
-python benchmarks/search.py questions          142 questions: by kind, project and language, cross-validated
+python benchmarks/search.py questions          142 questions: by kind, project and language, and confidence,
+                                               cross-validated by project
 
 python benchmarks/search.py conversations      questions about plain conversations
 
 python benchmarks/search.py tune               ranking weights, selected and validated on separate commits
 
 python benchmarks/search.py speed [PEER …]     first search, build, second sync, queries, sizes on a synthetic corpus
+
+Without `--meaning`, search compares words alone, even if the extra `meaning` is installed.
 
 `speed` writes its corpus (`--messages`, default 100,000; a million are 2.7 GB of files) to a temporary folder, or
 uses the one in `--corpus` that `search_corpus.py` wrote. `quality` reads the shared recordings. Its `hard` commits
@@ -20,6 +24,7 @@ texts per session. The other tools (`search_peers.py`) run in a separate environ
 
 import argparse
 import json
+import os
 import shutil
 import sqlite3
 import statistics
@@ -284,6 +289,7 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
         home = Path(place) / "own"
         command = [sys.executable, "-m", "thresher.cli", "sync", "--no-discover", "--source", str(projects), "--json"]
         extra = {"THRESHER_HOME": str(home), "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "src")}
+        extra["THRESHER_MEANING_ENABLED"] = os.environ["THRESHER_MEANING_ENABLED"]
         search = [*command[:3], "search", "--no-discover", "--source", str(projects)]
         first = measured([*search, "session"], Path(place), seconds=60, extra=extra)
         indexed = Memory(home=home).store.indexed_share()
@@ -299,15 +305,21 @@ def speed(corpus: Path | None, messages: int, names: Sequence[str]) -> None:
         print(f"{sizes.sessions:,} sessions, {sizes.messages:,} messages, {sizes.text / 1e6:.0f} MB of text")
         index_share = f"{sizes.index / sizes.text:.0%} of the text"
         print(f"index {sizes.index / 1e6:.0f} MB ({index_share}), archive {sizes.archive / 1e6:.0f} MB")
+        for vectors in memory.meaning.status() if memory.meaning else ():
+            print(f"vectors of {vectors.model}: {vectors.size / 1e6:.0f} MB, {vectors.missing} blocks missing")
         asks = list(questions(projects, 200))
         for label, check in (("in process", False), ("in process, with the check for changes", True)):
-            times = []
+            times, processor = [], []
             for words in asks:
-                began = time.perf_counter()
+                began, cpu = time.perf_counter(), time.process_time()
                 memory.search(words, sync=check)
                 times.append(time.perf_counter() - began)
+                processor.append(time.process_time() - cpu)
             median, last = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-            print(f"query {label}: median {median * 1000:.1f} ms, p95 {last * 1000:.1f} ms")
+            used = statistics.median(processor)
+            print(
+                f"query {label}: median {median * 1000:.1f} ms ({used * 1000:.1f} ms of CPU), p95 {last * 1000:.1f} ms"
+            )
         times = [measured([*search, words], Path(place), seconds=60, extra=extra).seconds for words in asks[:15]]
         print(f"the whole command: median {statistics.median(times) * 1000:.0f} ms")
         for name in names:
@@ -334,7 +346,10 @@ def main() -> None:
     verbs.add_parser("tune")
     verbs.add_parser("questions")
     verbs.add_parser("conversations")
+    for name in ("questions", "conversations", "speed"):
+        verbs.choices[name].add_argument("--meaning", action="store_true", help="with the extra `meaning`")
     told_to = parser.parse_args()
+    os.environ["THRESHER_MEANING_ENABLED"] = "true" if getattr(told_to, "meaning", False) else "false"
     unknown = set(getattr(told_to, "peers", ())) - PEERS.keys()
     if unknown:
         parser.error(f"no peer is called {min(unknown)}; known are {', '.join(PEERS)}")

@@ -1,6 +1,6 @@
 """Search in plain conversations without tools: in which of about 40 sessions was the answer given?
 
-python benchmarks/search.py conversations
+python benchmarks/search.py conversations [--meaning]
 
 The questions and sessions are those of LongMemEval in the shared data. The baseline is SQLite's FTS5 with stemming: any
 of the words except stop words, one row per message, and the best three messages per session.
@@ -43,7 +43,7 @@ def haystacks() -> Iterator[Haystack]:
         yield Haystack(sessions, [(question, [*ids]) for question, ids in questions])
 
 
-def remembered(haystack: Haystack, folder: Path, weights: RankingWeights) -> Ask:
+def remembered(haystack: Haystack, folder: Path, weights: RankingWeights, *, by_meaning: bool = True) -> Ask:
     (folder / "sessions").mkdir(exist_ok=True)
     for id, messages in haystack.sessions.items():
         clean = [{"role": one["role"], "content": one["content"]} for one in messages]
@@ -53,9 +53,10 @@ def remembered(haystack: Haystack, folder: Path, weights: RankingWeights) -> Ask
 
     def ask(question: str) -> list[str]:
         view = SearchView(sessions=LIMIT, messages=1, now=ASKED)
-        return [
-            Path(one.file).stem for one in search_archive(memory.store, parse_query(question), view, weights).sessions
-        ]
+        query = parse_query(question)
+        scorer = memory.meaning.question_scorer(query.full_text) if by_meaning and memory.meaning else None
+        answer = search_archive(memory.store, query, view, weights, meaning=scorer)
+        return [Path(one.file).stem for one in answer.sessions]
 
     return ask
 
@@ -90,7 +91,8 @@ def report() -> None:
         with tempfile.TemporaryDirectory() as folder:
             results["thresher"] += places(remembered(haystack, Path(folder), RANKING), haystack)
             with patch.object(searching, "repair_query", lambda _, query: (query, [])):
-                results["before: best messages alone"] += places(remembered(haystack, Path(folder), SHIPPED), haystack)
+                old = remembered(haystack, Path(folder), SHIPPED, by_meaning=False)
+                results["before: best messages alone"] += places(old, haystack)
         results["FTS5 baseline"] += places(baseline(haystack), haystack)
     print("| questions | number | hit@1 (95 %) | hit@5 | MRR (95 %) |\n|---|" + "---:|" * 4)
     for name, some in results.items():

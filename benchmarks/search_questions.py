@@ -1,11 +1,11 @@
 """Search with questions that people ask weeks later: `questions.json` over all recorded sessions.
 
-python benchmarks/search.py questions
+python benchmarks/search.py questions [--meaning]
 
 Each project's questions are judged with the weights that are best on the other projects, and with a confidence that was
-fitted to the other projects. Intervals are 95 % bootstrap intervals over questions. The paired test compares with
-search by the best messages alone, without sub-agents, hints and repairs, as it was before. "yesterday" and other words
-for a time refer to `ASKED`.
+fitted to the other projects. Intervals are 95 % bootstrap intervals over questions. The paired tests compare with
+search by the best messages alone, without sub-agents, hints, repairs and meaning, as it was before. "yesterday" and
+other words for a time refer to `ASKED`.
 """
 
 import json
@@ -28,12 +28,13 @@ from thresher.memory.search import search as searching
 from thresher.memory.search.confidence import DOUBTFUL, OFFSET, SLOPE
 from thresher.memory.search.query import parse_query
 from thresher.memory.search.search import SearchView, search_archive
-from thresher.memory.search.weights import RankingWeights
+from thresher.memory.search.weights import RANKING, RankingWeights
 
 Row = dict[str, Any]
 ASKED = datetime(2026, 8, 15, tzinfo=UTC)
 SHIPPED = RankingWeights(session_words=0.0, time_hint=0.0, project_hint=0.0)
 GRID: dict[str, tuple[Any, ...]] = {"session_words": (0.5, 0.8, 1.1), "time_hint": (0.2, 0.4), "project_hint": (0.2,)}
+MEANING_GRID: dict[str, tuple[Any, ...]] = {"meaning": (0.4, 0.6, 0.8, 1.0, 1.3)}
 SAMPLES = 2000
 STEPS, RATE = 3000, 0.3
 
@@ -73,9 +74,12 @@ def remember(home: Path) -> Memory:
     return memory
 
 
-def ask(memory: Memory, row: Row, weights: RankingWeights, *, subagents: bool = True) -> Asked:
+def ask(memory: Memory, row: Row, weights: RankingWeights, *, subagents: bool = True, by_meaning: bool = True) -> Asked:
+    """Search for a question; `by_meaning` compares meanings, too, if they are enabled."""
     query = structs.replace(parse_query(row["q"]), subagents=subagents)
-    answer = search_archive(memory.store, query, SearchView(sessions=LIMIT, messages=1, now=ASKED), weights)
+    scorer = memory.meaning.question_scorer(query.full_text) if by_meaning and memory.meaning else None
+    view = SearchView(sessions=LIMIT, messages=1, now=ASKED)
+    answer = search_archive(memory.store, query, view, weights, meaning=scorer)
     paths = [Path(one.file.split("!")[0]) for one in answer.sessions]
     files = [*dict.fromkeys(f"{path.parent.name}/{path.name}" for path in paths)]
     place = next((place for place, file in enumerate(files, 1) if file in row["relevant"]), 0)
@@ -173,27 +177,44 @@ def _answered(rows: Sequence[Row], found: Iterable[Asked]) -> list[int]:
     return [one.place for row, one in zip(rows, found, strict=True) if row["relevant"]]
 
 
+def ask_steps(memory: Memory, rows: Sequence[Row]) -> Iterator[tuple[str, list[Asked]]]:
+    """Yield the results of search as it was before, and with each of its additions."""
+
+    def ask_all(weights: RankingWeights, *, subagents: bool = True, by_meaning: bool = False) -> list[Asked]:
+        return [ask(memory, row, weights, subagents=subagents, by_meaning=by_meaning) for row in rows]
+
+    words = structs.replace(SHIPPED, session_words=RANKING.session_words)
+    with patch.object(searching, "repair_query", lambda _, query: (query, [])):
+        yield "before: best messages alone", ask_all(SHIPPED, subagents=False)
+        yield "+ sub-agents", ask_all(SHIPPED)
+        yield "+ all words of the session", ask_all(words)
+    yield "+ spelling repair", ask_all(words)
+    yield "+ times and projects", ask_all(RANKING)
+    if memory.meaning:
+        yield "+ meaning", ask_all(RANKING, by_meaning=True)
+
+
 def report() -> None:
     rows = questions()
     with tempfile.TemporaryDirectory() as home:
         memory = remember(Path(home))
-        with patch.object(searching, "repair_query", lambda _, query: (query, [])):
-            before = [ask(memory, row, SHIPPED, subagents=False) for row in rows]
-        settings = [dict(zip(GRID, values, strict=True)) for values in product(*GRID.values())]
+        steps = dict(ask_steps(memory, rows))
+        grid = MEANING_GRID if memory.meaning else GRID
+        settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
         tried = {str(one): [ask(memory, row, RankingWeights(**one)) for row in rows] for one in settings}
-        default = [ask(memory, row, RankingWeights()) for row in rows]
+    before, default = next(iter(steps.values())), [*steps.values()][-1]
     after = select_across(rows, tried)
     print("| questions | number | hit@1 (95 %) | hit@5 | MRR (95 %) |\n|---|" + "---:|" * 4)
-    told("before: best messages alone", _answered(rows, before))
     told("**cross-validated by project**", _answered(rows, after))
-    told("as it is", _answered(rows, default))
-    for key in (
-        lambda row: row["kind"],
-        project_of,
-        lambda row: "English" if row["lang"] == "en" else "other language",
-    ):
+    for name, found in steps.items():
+        told(name, _answered(rows, found))
+    for key in (_kind, project_of, _language):
         by(rows, key, before, after)
-    print("\npaired:", compare(_answered(rows, before), _answered(rows, after)))
+    print("\npaired with before, cross-validated:")
+    for name, which in (("all", lambda _: True), ("paraphrase", _is_paraphrase), ("other language", _is_foreign)):
+        pairs = [[one for row, one in zip(rows, some, strict=True) if which(row)] for some in (before, after)]
+        asked = [row for row in rows if which(row)]
+        print(f"{name}:", compare(_answered(asked, pairs[0]), _answered(asked, pairs[1])))
     for name, doubted in (
         ("cross-validated", [*doubt(rows, default)]),
         ("as it is", [one.confidence is not None and one.confidence < DOUBTFUL for one in default]),
@@ -201,6 +222,22 @@ def report() -> None:
         none = [flag for row, flag in zip(rows, doubted, strict=True) if not row["relevant"]]
         some = [flag for row, flag in zip(rows, doubted, strict=True) if row["relevant"]]
         print(f"doubted, {name}: {sum(none)} of {len(none)} without an answer, {sum(some)} of {len(some)} with one")
+
+
+def _kind(row: Row) -> str:
+    return str(row["kind"])
+
+
+def _language(row: Row) -> str:
+    return "English" if row["lang"] == "en" else "other language"
+
+
+def _is_paraphrase(row: Row) -> bool:
+    return _kind(row) == "paraphrase"
+
+
+def _is_foreign(row: Row) -> bool:
+    return _language(row) == "other language"
 
 
 if __name__ == "__main__":

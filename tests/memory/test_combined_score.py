@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from echoes import Talk
@@ -11,6 +12,7 @@ from thresher.memory import Memory
 from thresher.memory.results import SearchResults
 from thresher.memory.search.combined_score import MEANING_CANDIDATES, MeaningScorer
 from thresher.memory.search.query import Query
+from thresher.memory.search.query_compiler import compile_query
 
 
 def remembered(folder: Path, *sessions: Sequence[str], meaning: MeaningScorer | None = None) -> Memory:
@@ -45,6 +47,33 @@ def test_a_message_with_all_words_outweighs_words_that_are_spread(tmp_path: Path
     whole = ["Rounding the currency total in the invoice layout is what broke."]
     memory = remembered(tmp_path, *SPREAD, whole)
     assert numbers(memory.search("rounding of the currency total in the invoice layout"))[0] == len(SPREAD) + 1
+
+
+def test_lengths_of_sessions_are_counted_once_until_the_index_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = remembered(tmp_path, *SPREAD)
+    index = memory.store.open_index()
+    assert index is not None
+    counted = Mock(wraps=index.count_by_field)
+    monkeypatch.setattr(index, "count_by_field", counted)
+
+    def lengths(query: Query) -> dict[int, int]:
+        compiled = compile_query(memory.store, query)
+        assert compiled is not None
+        return compiled.conversation_lengths([one.key for one in memory.store.find_sessions()])
+
+    first = lengths(Query(words="layout"))
+    assert sum(first.values()) > len(first)
+    assert lengths(Query(words="invoice")) == first
+    assert counted.call_count == 1
+    assert sum(lengths(Query(words="layout", role="user")).values()) < sum(first.values())
+    grown = Talk(1, day=1).user("Please go on with the next point.")
+    for text in (*SPREAD[0], "The page has a new layout."):
+        grown.says(text)
+    grown.write(tmp_path / "sessions")
+    memory.sync()
+    assert sum(lengths(Query(words="layout")).values()) == sum(first.values()) + 1
 
 
 def test_a_command_is_found_by_its_message(tmp_path: Path) -> None:

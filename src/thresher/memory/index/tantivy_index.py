@@ -145,6 +145,7 @@ class TantivyIndex:
         self._last_block = 0
         self._searcher: tantivy.Searcher | None = None
         self._loaded_version: tuple[int, int] | None = None
+        self._session_lengths: dict[int, int] = {}
         inner.register_tokenizer(STEMMED, analyzer(STEMMED))
         inner.register_tokenizer(PLAIN, analyzer(PLAIN))
         inner.config_reader(reload_policy="manual")
@@ -217,7 +218,14 @@ class TantivyIndex:
         if self._searcher is None or version != self._loaded_version:
             self._inner.reload()
             self._searcher, self._loaded_version = self._inner.searcher(), version
+            self._session_lengths = {}
         return self._searcher
+
+    @property
+    def session_lengths(self) -> dict[int, int]:
+        """Cache of the lengths of sessions for their scores, which a new commit empties."""
+        _ = self.searcher
+        return self._session_lengths
 
     @_translate_errors
     def search(self, query: tantivy.Query, limit: int) -> list[IndexHit]:

@@ -3,7 +3,7 @@
 A question that no session answers usually has words that no session contains together. So the measure is the
 information of the question's words in the best of the first sessions: the rarer a word, the more it says. One unit is
 what identifies one text. A logistic function was fitted to questions, with and without an answer;
-`benchmarks/search.py confidence` repeats this.
+`benchmarks/search.py questions` repeats this.
 """
 
 import math

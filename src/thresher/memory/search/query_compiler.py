@@ -137,7 +137,14 @@ class CompiledQuery:
 
     def conversation_lengths(self, sessions: Collection[int]) -> dict[int, int]:
         """Return the number of conversation texts in these sessions."""
-        return self._index.count_by_field(_all(self._conversation_queries(sessions)))
+        query = self.query
+        if query.everything or query.role or query.since or query.until:
+            return self._index.count_by_field(_all(self._conversation_queries(sessions)))
+        known = self._index.session_lengths
+        if missing := [session for session in sessions if session not in known]:
+            counted = self._index.count_by_field(_all(self._conversation_queries(missing)))
+            known |= {session: counted.get(session, 0) for session in missing}
+        return {session: known[session] for session in sessions}
 
     def text_count(self) -> int:
         """Return the number of all texts except tool output."""
