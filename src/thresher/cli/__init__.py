@@ -103,6 +103,7 @@ def cli(context: click.Context, as_json: bool) -> None:
       thresher search jwt refresh       find sessions about this topic
       thresher show 0f3c9a1e            read a session
       thresher fit 0f3c9a1e -b 60k      preview trimming it to 60,000 tokens
+      thresher run claude               run an agent with a smaller bill
       thresher install claude-code      give an agent access to past sessions
     """
     if context.invoked_subcommand is None:
