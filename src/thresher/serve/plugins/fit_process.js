@@ -52,9 +52,8 @@ export class FitProcess {
         this.fail(error.message);
       }
     });
-    // The agent may exit while the process still waits for requests.
+    // The agent may exit at any time. Its end of the pipe then closes, and the process ends after what it has read.
     for (const handle of [child, child.stdin, child.stdout]) handle.unref?.();
-    process.once("exit", () => child.kill());
     return child;
   }
 
