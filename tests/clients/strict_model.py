@@ -1,13 +1,17 @@
 """The rules of the real APIs, and their bills: what a scripted model refuses, and what a request costs.
 
-These rules are written from the vendors' documentation and know nothing of Thresher.
+These rules are written from the vendors' documentation and know nothing of Thresher. Tokens are those of OpenAI's
+vocabulary o200k.
 """
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
+
+from splintr import AnyTokenizer, Tokenizer
 
 Json = dict[str, Any]
 BOUND_MODELS = ("claude-sonnet-5", "claude-opus-5", "claude-haiku-5", "claude-fable-5")
@@ -17,7 +21,17 @@ AFTER_THINKING = "_t"
 UNSIGNED = "skip_thought_signature_validator"
 """What Gemini's API accepts in place of a signature."""
 MAX_BREAKPOINTS = 4
-BYTES_PER_TOKEN = 4
+
+
+@cache
+def count_tokens(text: str) -> int:
+    """Return the number of tokens of a text."""
+    return len(_tokenizer().encode(text))
+
+
+@cache
+def _tokenizer() -> AnyTokenizer:
+    return Tokenizer.from_pretrained("o200k_base")
 
 
 class Usage(NamedTuple):
@@ -201,7 +215,7 @@ class Billing:
         for piece in pieces:
             text = json.dumps(without_breakpoints(piece), sort_keys=True)
             digest = hashlib.sha256((digest + text).encode()).hexdigest()
-            sizes.append(len(text.encode()) // BYTES_PER_TOKEN + 1)
+            sizes.append(count_tokens(text))
             digests.append(digest)
         found = max((at + 1 for at, text in enumerate(digests) if text in self._cached), default=0)
         ends = range(len(digests)) if breakpoints is None else sorted(breakpoints)

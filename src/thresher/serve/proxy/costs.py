@@ -1,8 +1,9 @@
 """The cost of a conversation as billed, and an estimate of its cost without Thresher.
 
 The estimate assumes that the client's requests had reached the vendor as they were, with a cache that behaves like the
-real one: it serves the longest prefix of the last request, until it expires. Token counts are scaled by the ratio of
-billed to counted tokens. Until the first edit both costs are equal by definition.
+real one: it serves the longest prefix of the last request, until it expires. The tokens of removed content are counted,
+and scaled by the ratio of billed to counted tokens of the content that earlier requests added. Until the first edit
+both costs are equal by definition.
 """
 
 from time import monotonic
@@ -13,6 +14,9 @@ from thresher.tokens import ModelInfo, find_model
 from thresher.window.cache_state import SentRequest
 from thresher.window.conversation import count_shared_items
 from thresher.window.prices import prices_for_model
+
+MIN_SCALE_TOKENS = 1_000
+"""Minimum number of counted tokens that were added before their ratio to billed tokens is used."""
 
 
 class BilledRequest(NamedTuple):
@@ -32,10 +36,31 @@ class _OriginalRequest(NamedTuple):
     at: float
 
 
+class ContentScale:
+    """The ratio of billed to counted tokens of content, without that of system text, tools and the API's own frames."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int, int] | None = None
+        self._billed = self._counted = 0
+
+    def measure(self, billed: int, counted: int, removed: int) -> float:
+        """Return the ratio after a request with these tokens, of which others are `removed` by edits.
+
+        Only a request that adds content, with the same edits as the last one, shows what content costs.
+        """
+        if self._last is not None:
+            added, more = billed - self._last[0], counted - self._last[1]
+            if removed == self._last[2] and added > 0 and more > 0:
+                self._billed, self._counted = self._billed + added, self._counted + more
+        self._last = billed, counted, removed
+        return self._billed / self._counted if self._counted >= MIN_SCALE_TOKENS else billed / counted
+
+
 class CostEstimate:
     """Costs of the requests of one conversation."""
 
     def __init__(self) -> None:
+        self._scale = ContentScale()
         self._last: _OriginalRequest | None = None
         self._was_edited = False
         self._was_cached = False
@@ -49,8 +74,15 @@ class CostEstimate:
         billed = _price_usage(info, usage) if info is not None else None
         if sent is None or not sent.tokens or not sent.original_tokens:
             return BilledRequest(usage.context, usage.context, billed, billed)
-        factor = usage.context / (sent.original_tokens if is_observed else sent.tokens)
-        tokens, original = round(sent.tokens * factor), round(sent.original_tokens * factor)
+        counted = sent.original_tokens if is_observed else sent.tokens
+        factor = usage.context / counted
+        removed = sent.original_tokens - sent.tokens
+        scale = self._scale.measure(usage.context, counted, 0 if is_observed else removed)
+        tokens = original = usage.context
+        if is_observed:
+            tokens = max(round(original - removed * scale), 0)
+        else:
+            original = round(tokens + removed * scale)
         self._was_edited = self._was_edited or tokens != original
         self._was_cached = self._was_cached or bool(usage.cache_read or usage.cache_write)
         cached = self._replace_last(sent, original, info.cache_ttl if info is not None else 0)
