@@ -12,6 +12,7 @@ from agent import Client, agent_request, answer_messages, dump
 from aiohttp import web
 from click.testing import CliRunner
 from loopback import BODY, port_of
+from test_proxy_fallbacks import FaultyPolicy
 from test_proxy_fitting import LONG, fitting
 
 from thresher.cli.proxy import proxy_command
@@ -112,6 +113,31 @@ def test_a_client_that_rewrites_its_history_breaks_the_cache_itself() -> None:
         assert own_and_other(client.status()) == ({}, {"messages_changed": 1})
 
 
+def test_a_compacted_history_is_compared_with_the_last_answer() -> None:
+    compacted = agent_request(1)
+    compacted["messages"][0]["content"] = "A summary of the conversation."
+    with fitting(ComparingModel().answer, diagnose_cache=True) as (_, _proxy, client):
+        client.send(agent_request(3))
+        client.send(compacted)
+        assert own_and_other(client.status()) == ({}, {"messages_changed": 1})
+
+
+def test_a_fallback_and_the_request_after_it_are_thresher_s_misses() -> None:
+    policy, rewritten = FaultyPolicy(), agent_request(LONG)
+    rewritten["messages"][2]["content"][0]["content"] = "nothing"
+    with fitting(ComparingModel().answer, policy=policy, diagnose_cache=True) as (_, _proxy, client):
+        client.send(agent_request(LONG))
+        policy.fails = True
+        client.send(rewritten)  # the recorded edits do not apply, so it goes out whole
+        assert own_and_other(client.status()) == ({"messages_changed": 1}, {})
+        policy.fails = False
+        replans = client.status()["total"]["replans"]
+        client.send(agent_request(LONG + 1))  # the recorded edits apply again
+        status = client.status()
+    assert status["total"]["replans"] == replans
+    assert own_and_other(status) == ({"messages_changed": 2}, {})
+
+
 def test_while_observing_no_miss_is_thresher_s() -> None:
     compacted = agent_request(LONG + 1)
     compacted["messages"][1:3] = []
@@ -178,12 +204,13 @@ def test_refused_edits_are_thresher_s_miss() -> None:
     assert status["total"]["cache_diagnostics"]["matching"] == 1
 
 
-def responses_request(turns: int, **fields: Any) -> dict[str, Any]:
+def responses_request(turns: int, size: int = 1, **fields: Any) -> dict[str, Any]:
     rows: list[dict[str, Any]] = [{"role": "user", "content": "Read all modules."}]
     for turn in range(turns):
-        call = {"type": "function_call", "call_id": f"c{turn}", "name": "read", "arguments": "{}"}
-        rows += [call, {"type": "function_call_output", "call_id": f"c{turn}", "output": f"module {turn}"}]
-    tools = [{"type": "function", "name": "read", "parameters": {"type": "object"}}]
+        arguments = json.dumps({"command": ["cat", f"m{turn}.py"]})
+        call = {"type": "function_call", "call_id": f"c{turn}", "name": "shell", "arguments": arguments}
+        rows += [call, {"type": "function_call_output", "call_id": f"c{turn}", "output": f"module {turn}\n" * size}]
+    tools = [{"type": "function", "name": "shell", "parameters": {"type": "object"}}]
     return {"model": "gpt-5.6", "tools": tools, "input": rows, **fields}
 
 
@@ -220,6 +247,19 @@ def test_the_responses_api_compares_from_the_second_request_and_keeps_the_client
     assert second.body == bodies[1].replace(b'"implicit"\n }', b'"implicit"\n ,"comparison_response_id":"resp_1"}')
     assert second.header("content-encoding") == []
     assert own_and_other(status) == ({}, {"tools_changed": 1})
+
+
+def test_an_error_about_the_client_s_own_options_is_the_client_s() -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        error = {"message": "Unsupported parameter: 'prompt_cache_options'", "param": "prompt_cache_options"}
+        return web.json_response({"error": error}, status=400)
+
+    long = dump(responses_request(LONG, 600, prompt_cache_options={"mode": "implicit"}))
+    with fitting(answer, diagnose_cache=True) as (upstream, _, client):
+        assert client.send(long, path="/v1/responses", **CODEX)[0] == 400
+        status = client.status()
+    assert [len(seen.body) < len(long) for seen in upstream.requests] == [True]  # edited, and sent once
+    assert status["diagnose_cache"]["refused_by"] == []
 
 
 def test_an_api_that_answers_nothing_is_counted_as_inconclusive() -> None:
