@@ -274,6 +274,27 @@ def test_an_api_that_answers_nothing_is_counted_as_inconclusive() -> None:
     assert (found["compared"], found["inconclusive"]) == (0, {"no_result": 1})
 
 
+@pytest.mark.parametrize("id_", ["", 5, None, "msg \n", "\ud800", "x" * 300])
+def test_an_id_of_another_form_is_never_sent(id_: Any) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        message = {"id": id_, "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}
+        return web.json_response(message)
+
+    with fitting(answer, diagnose_cache=True) as (upstream, _, client):
+        assert [client.send(agent_request(turn))[0] for turn in (1, 2)] == [200, 200]
+    assert [seen.json["diagnostics"] for seen in upstream.requests] == [{"previous_message_id": None}] * 2
+
+
+def test_a_conversation_that_cannot_be_read_is_sent_without_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> str:
+        raise ValueError("line of module 1")
+
+    monkeypatch.setattr("thresher.serve.proxy.cache_diagnosis.digest_opening", fail)
+    with fitting(ComparingModel().answer, diagnose_cache=True) as (upstream, _, client):
+        assert client.send(agent_request(1))[0] == 200
+    assert upstream.requests[0].body == dump(agent_request(1))
+
+
 @pytest.mark.parametrize(
     ("dialect", "value", "expected"),
     [

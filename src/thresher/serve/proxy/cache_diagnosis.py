@@ -5,6 +5,7 @@ are kept. An API that refuses the field is not asked again for this model, becau
 """
 
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from thresher.serve.proxy.conversations import Conversation, digest_opening
 MAX_ANSWERS = 200
 """Maximum number of answers that later requests can name."""
 MAX_REFUSALS = 20
+_ID = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 log = logging.getLogger("thresher.proxy")
 
 
@@ -73,7 +75,11 @@ class CacheDiagnosis:
             return None
         if not comparison.can_ask(body.value):
             return None
-        keys = tuple(_list_keys(identity, dialect, target, body))
+        try:
+            keys = tuple(_list_keys(identity, dialect, target, body))
+        except Exception as error:  # noqa: BLE001 - a question must not break a session
+            log.warning("a request is not diagnosed: %s", type(error).__name__)
+            return None
         before = next((self._answers[key] for key in keys if key in self._answers), None)
         return CacheQuestion(comparison, before, target, keys)
 
@@ -89,7 +95,7 @@ class CacheDiagnosis:
     ) -> ComparisonResult | None:
         """Remember an answer for the next request, and return the result of the comparison; None if there was none."""
         id_ = fields.get("id")
-        if isinstance(id_, str) and id_:
+        if isinstance(id_, str) and _ID.fullmatch(id_):
             for key in question.keys:
                 self._answers[key] = AnsweredRequest(id_, fell_back)
                 self._answers.move_to_end(key)
