@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thresher.dialects.request_bytes import parse_request_body, splice
+from thresher.dialects.request_bytes import InsertedField, insert_field, parse_request_body, splice
 
 BODY = b'{ "model":"m" ,"n":1.50,"messages" : [ {"a": 1.0},\n {"b" : "\\u00e9\\ud83d"} , {"c":2e3} ], "z":[ 1,  2 ]\n}'
 
@@ -37,6 +37,34 @@ def test_rows_can_go_and_fields_can_change_and_come() -> None:
     assert body is not None
     sent = splice(body, {**body.value, "messages": body.value["messages"][2:], "n": 2, "thinking": {"x": 1}})
     assert sent == b'{ "model":"m" ,"n":2,"messages" : [ {"c":2e3} ], "z":[ 1,  2 ]\n,"thinking":{"x":1}}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{}", '{"id":"r1"}'),
+        ("{ }", '{ "id":"r1"}'),
+        ('{ "mode" : "x" }', '{ "mode" : "x" ,"id":"r1"}'),
+        ('{"mode":{"a":"}"}}', '{"mode":{"a":"}"},"id":"r1"}'),
+    ],
+)
+def test_a_field_is_inserted_into_an_object_and_no_other_byte_changes(old: str, new: str) -> None:
+    text = BODY.decode()
+    data = text.replace('"n":1.50', f'"o" : {old}')
+    body = parse_request_body(data.encode(), "messages")
+    assert body is not None
+    field = InsertedField("o", "id", "r1")
+    assert insert_field(body, body.value, field).decode() == data.replace(old, new)
+    rows = [body.value["messages"][0]]
+    fitted = insert_field(body, {**body.value, "messages": rows}, field).decode()
+    assert fitted == f'{{ "model":"m" ,"o" : {new},"messages" : [ {{"a": 1.0}} ], "z":[ 1,  2 ]\n}}'
+
+
+def test_an_object_with_the_inserted_field_is_added_at_the_end() -> None:
+    body = parse_request_body(BODY, "messages")
+    assert body is not None
+    sent = insert_field(body, body.value, InsertedField("o", "id", None))
+    assert sent == BODY.removesuffix(b"}") + b',"o":{"id":null}}'
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,10 @@ request_budget_option = option(
 )
 request_policy_option = option("--policy -p NAME", "Policy or preset that chooses what to remove.", default="auto")
 observe_option = option("--observe", "Change no request, and report what Thresher would have done and saved.")
+diagnose_option = option(
+    "--diagnose-cache",
+    "Ask the API with each request why its cache did not serve it, and report which misses are Thresher's.",
+)
 whole_option = option("--whole", "Include the whole session. Default: only the messages since the last compaction.")
 
 

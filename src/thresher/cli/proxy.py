@@ -5,6 +5,7 @@ import click
 from thresher.cli.common import print_output, print_text, warn
 from thresher.cli.options import (
     WholeNumber,
+    diagnose_option,
     json_option,
     observe_option,
     option,
@@ -25,6 +26,7 @@ from thresher.cli.options import (
 @request_budget_option
 @request_policy_option
 @observe_option
+@diagnose_option
 @option(
     "--fit-timeout SECONDS",
     "Time that a new plan may take. Then the last recorded edits are sent.",
@@ -55,6 +57,7 @@ def proxy_command(
     budget: str | None,
     policy: str,
     observe: bool,
+    diagnose_cache: bool,
     fit_timeout: float,
     keep_warm: float,
     allow_host: tuple[str, ...],
@@ -89,6 +92,7 @@ def proxy_command(
         budget=budget,
         policy=policy,
         observe=observe,
+        diagnose_cache=diagnose_cache,
         fit_timeout=fit_timeout,
         keep_warm=keep_warm,
     )

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from thresher.cli.common import JSON_SCHEMA, print_text, program_name, warn
-from thresher.cli.options import OUTPUT_FILE, observe_option, option, request_budget_option, request_policy_option
+from thresher.cli.options import (
+    OUTPUT_FILE,
+    diagnose_option,
+    observe_option,
+    option,
+    request_budget_option,
+    request_policy_option,
+)
 from thresher.render.proxy import format_run_report
 
 if TYPE_CHECKING:
@@ -41,6 +48,7 @@ class _AgentCommandLine(click.Command):
 @request_budget_option
 @request_policy_option
 @observe_option
+@diagnose_option
 @option("--dry-run", "Print what would be started, and start nothing.")
 @option("--report FILE", "Also write the figures of the run to this file, as JSON.", type=OUTPUT_FILE)
 def run_command(
@@ -49,6 +57,7 @@ def run_command(
     budget: str | None,
     policy: str,
     observe: bool,
+    diagnose_cache: bool,
     dry_run: bool,
     report: Path | None,
 ) -> None:
@@ -82,7 +91,7 @@ def run_command(
     _print_notes(agent, launch)
     from thresher.serve.proxy.options import ProxyOptions
 
-    options = ProxyOptions(budget=budget, policy=policy, observe=observe)
+    options = ProxyOptions(budget=budget, policy=policy, observe=observe, diagnose_cache=diagnose_cache)
     sys.exit(_run(path, launch, options, report))
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from thresher.dialects.cache_comparison import CacheComparison
+
 
 class HttpApi(Struct, frozen=True, kw_only=True):
     """The HTTP side of a dialect. Paths are regular expressions for the end of a path, because base URLs differ."""
@@ -21,6 +23,8 @@ class HttpApi(Struct, frozen=True, kw_only=True):
     """Start of other paths that only this vendor has."""
     vendor_headers: tuple[str, ...] = ()
     """Headers, in lower case, that only this vendor's clients send."""
+    cache_comparison: CacheComparison | None = None
+    """Fields with which the API explains a cache miss; None if it cannot."""
     build_error: Callable[[int, str], dict[str, Any]]
     """Function that returns the body of an error from a status and a message."""
 

@@ -104,15 +104,40 @@ class _Parser:
         self._at = at
 
 
-def splice(body: RequestBody, fitted: dict[str, Any]) -> bytes | None:
+class InsertedField(NamedTuple):
+    """A field to add to an object, `owner`, in a request. The object is added if the request has none."""
+
+    owner: str
+    name: str
+    value: Any
+
+
+def insert_field(body: RequestBody, fitted: dict[str, Any], inserted: InsertedField) -> bytes:
+    """Return the bytes of `fitted` with one more field, and no other change."""
+    old = fitted.get(inserted.owner)
+    new = {**(old if isinstance(old, dict) else {}), inserted.name: inserted.value}
+    sent = splice(body, {**fitted, inserted.owner: new}, inserted)
+    assert sent is not None  # the value is a new object
+    return sent
+
+
+def splice(body: RequestBody, fitted: dict[str, Any], inserted: InsertedField | None = None) -> bytes | None:
     """Return the bytes of `fitted`: the client's where a field or row is the client's own object; None for all.
 
     None means that nothing changed, so that the client's bytes can be sent as they are.
     """
     if fitted is body.value:
         return None
+
+    def encode(name: str) -> str:
+        if name == body.messages_field:
+            return _splice_rows(body, fitted[name])
+        if inserted is not None and name == inserted.owner:
+            return _append_field(body.text[slice(*body.fields[name])], inserted)
+        return dump_json(fitted[name])
+
     replaced = [
-        (span, _splice_rows(body, fitted[name]) if name == body.messages_field else dump_json(fitted[name]))
+        (span, encode(name))
         for name, span in body.fields.items()
         if name in fitted and fitted[name] is not body.value[name]
     ]
@@ -128,6 +153,13 @@ def splice(body: RequestBody, fitted: dict[str, Any]) -> bytes | None:
     pieces.append(text[at:end])
     pieces += [f",{dump_json(name)}:{dump_json(value)}" for name, value in added.items()]
     return "".join([*pieces, text[end:]]).encode()
+
+
+def _append_field(text: str, inserted: InsertedField) -> str:
+    """Return the text of an object with one more field."""
+    end = text.rindex("}")
+    comma = "," if text[1:end].strip(_SPACE) else ""
+    return f"{text[:end]}{comma}{dump_json(inserted.name)}:{dump_json(inserted.value)}{text[end:]}"
 
 
 def _splice_rows(body: RequestBody, rows: list[Any]) -> str:

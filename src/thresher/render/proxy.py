@@ -28,6 +28,7 @@ def format_proxy_status(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"unchanged      {_format_counts({**status['passed_through'], **total['unchanged']})}"
     yield f"fallbacks      {_format_counts(total['fallbacks'])}"
     yield f"refused        {_format_counts(total['refusals'])}"
+    yield from _format_diagnosis(status)
     warm = status["keep_warm"]
     if warm["limit"]:
         yield f"keep warm      {plural(warm['requests'], 'request')}, ${warm['cost']:.2f} of ${warm['limit']:.2f}"
@@ -54,6 +55,7 @@ def format_run_report(status: Mapping[str, Any], problems: Sequence[str], progra
         yield f"fallbacks      {_format_counts(total['fallbacks'])}"
     if total["refusals"]:
         yield f"refused        {_format_counts(total['refusals'])}"
+    yield from _format_diagnosis(status)
     for problem in dict.fromkeys(problems):
         yield f"problem        {problem}"
 
@@ -87,6 +89,20 @@ def _format_cost(cost: Mapping[str, Any]) -> Iterator[str]:
         yield f"cost           ${cost['with_thresher']:.2f}, {without}"
 
 
+def _format_diagnosis(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of `--diagnose-cache`."""
+    state, found = status["diagnose_cache"], status["total"]["cache_diagnostics"]
+    if not state["on"]:
+        return
+    own, other = _format_counts(found["thresher_misses"]), _format_counts(found["other_misses"])
+    compared = f"{plural(found['compared'], 'request')} compared"
+    yield f"cache misses   of Thresher: {own}; of others: {other}; {compared}"
+    if found["inconclusive"]:
+        yield f"not diagnosed  {_format_counts(found['inconclusive'])}"
+    if state["refused_by"]:
+        yield f"not diagnosed  refused by {', '.join(state['refused_by'])}"
+
+
 def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "none"
 
@@ -97,5 +113,7 @@ def _format_conversations(conversations: list[Mapping[str, Any]]) -> Iterator[st
         agent = f" {one['agent']}" if one["agent"] else ""
         sizes = f"{format_token_count(tokens['sent'])} of {format_token_count(tokens['original'])} tokens"
         passed = f", passes through: {one['passed_through_because']}" if one["passed_through_because"] else ""
+        misses = one["cache_diagnostics"]["other_misses"]
+        passed += f", cache misses of others: {_format_counts(misses)}" if misses else ""
         name = f"{one['id'][:8]}{agent} {one['model']}"
         yield f"  {name}  {plural(one['requests'], 'request')}, {sizes}, {sum(one['replans'].values())} replans{passed}"

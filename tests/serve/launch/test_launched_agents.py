@@ -90,6 +90,17 @@ def test_requests_exit_code_and_report(model: Model, tmp_path: Path) -> None:
     assert "requests       1, 0 changed" in done.stderr
 
 
+def test_a_run_can_diagnose_the_cache(model: Model, tmp_path: Path) -> None:
+    rows = [{"role": role, "content": "ü"} for role in ("user", "assistant", "user")]
+    body = json.dumps({"model": "claude-sonnet-4-5", "messages": rows})
+    report = tmp_path / "report.json"
+    words = command("--diagnose-cache", "--report", str(report), "--", sys.executable, "-c", ASK, body)
+    done = subprocess.run(words, env=environment(model), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert json.loads(model.bodies[0]) == {**json.loads(body), "diagnostics": {"previous_message_id": None}}
+    assert "cache misses   of Thresher: none; of others: none; 0 requests compared" in done.stderr
+    assert json.loads(report.read_text())["diagnose_cache"] == {"on": True, "refused_by": []}
+
+
 def test_the_agent_has_the_terminal_and_its_keys(model: Model) -> None:
     main, agent = pty.openpty()
     script = """

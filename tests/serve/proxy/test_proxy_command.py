@@ -24,7 +24,8 @@ from thresher.serve.app import AppOptions
 from thresher.serve.proxy.options import ProxyOptions
 from thresher.serve.proxy.status_client import fetch_status
 
-COUNTS = {"unchanged", "fallbacks", "refusals", "replans", "problems", "passed_through", "edits"}
+COUNTS = {"unchanged", "fallbacks", "refusals", "replans", "problems", "passed_through", "edits", "inconclusive"}
+COUNTS |= {"thresher_misses", "other_misses"}
 """Keys whose content is counts by reason."""
 
 

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 from aiohttp import ClientResponse, web
 from multidict import CIMultiDict
 
-from thresher.dialects.request_bytes import RequestBody, parse_request_body
+from thresher.dialects.request_bytes import RequestBody, insert_field, parse_request_body
 from thresher.dialects.table import find_dialect
 from thresher.model.message import Usage
 from thresher.serve.app import LocalApp
 from thresher.serve.proxy.api_routes import ApiRoute
+from thresher.serve.proxy.cache_diagnosis import CacheDiagnosis, CacheQuestion
 from thresher.serve.proxy.conversations import Conversation, identify
 from thresher.serve.proxy.figures import PROBLEM_TRIGGERS, ConversationFigures, ProxyFigures, describe_event
 from thresher.serve.proxy.fit_service import FitService, PreparedRequest
@@ -22,7 +23,7 @@ from thresher.serve.proxy.fitted_conversation import FittedConversation
 from thresher.serve.proxy.headers import copy_request_headers
 from thresher.serve.proxy.keep_warm import KeepWarm, SentTurn
 from thresher.serve.proxy.options import ProxyOptions
-from thresher.serve.proxy.refusals import MAX_ERROR_BYTES, REFUSAL_STATUSES, find_refusal
+from thresher.serve.proxy.refusals import MAX_ERROR_BYTES, REFUSAL_STATUSES, find_refusal, read_error_message
 from thresher.serve.proxy.relay import relay_response
 from thresher.serve.proxy.request_body import decode_body, receive_body, stream_rest
 from thresher.serve.proxy.upstream import Upstream
@@ -37,6 +38,19 @@ class FittedRequest(NamedTuple):
     identity: Conversation
     prepared: PreparedRequest
     figures: ConversationFigures
+    body: RequestBody
+    question: CacheQuestion | None = None
+    """What the request asks the API about its cache."""
+    is_refused: bool = False
+    """True if the upstream has refused the edits, and the client's request is sent."""
+
+    def encode(self) -> bytes | None:
+        """Return the body to send; None for the client's bytes."""
+        inserted = self.question.inserted if self.question is not None else None
+        if inserted is None:
+            return self.prepared.data
+        value = self.prepared.value
+        return insert_field(self.body, self.body.value if value is None else value, inserted)
 
 
 class ConversationRoute:
@@ -46,6 +60,7 @@ class ConversationRoute:
         self._app, self._options, self._figures = app, options, figures
         self.service = FitService(options)
         self.keep_warm = KeepWarm(options.keep_warm)
+        self.diagnosis = CacheDiagnosis(is_on=options.diagnose_cache)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def answer(
@@ -60,7 +75,7 @@ class ConversationRoute:
                 return await relay_response(request, upstream)
         del_length(headers)
         started = perf_counter()
-        fitted = await self._fit(request.headers, route, path, received.data)
+        fitted = await self._fit(request.headers, route, path, url, received.data)
         if fitted is None:
             self._figures.count_passed("unreadable")
             async with client.send(request.method, url, headers, received.data) as upstream:
@@ -69,7 +84,9 @@ class ConversationRoute:
         self.keep_warm.cancel(fitted.identity.key)
         return await self._send(request, route, client, url, headers, received.data, fitted)
 
-    async def _fit(self, headers: Mapping[str, str], route: ApiRoute, path: str, data: bytes) -> FittedRequest | None:
+    async def _fit(
+        self, headers: Mapping[str, str], route: ApiRoute, path: str, url: str, data: bytes
+    ) -> FittedRequest | None:
         """Return the request and its replacement; None if its body is not one of a conversation."""
         body = self._parse(headers, route, data)
         if body is None:
@@ -80,7 +97,8 @@ class ConversationRoute:
             log.warning("a request has no readable conversation: %s", type(error).__name__)
             return None
         prepared = await self.service.prepare(identity, route.dialect, body)
-        return FittedRequest(identity, prepared, self._figures.find(identity, route.dialect))
+        question = self.diagnosis.ask(identity, route.dialect, url, body)
+        return FittedRequest(identity, prepared, self._figures.find(identity, route.dialect), body, question)
 
     @staticmethod
     def _parse(headers: Mapping[str, str], route: ApiRoute, data: bytes) -> RequestBody | None:
@@ -119,24 +137,38 @@ class ConversationRoute:
     ) -> web.StreamResponse:
         if route.kind == "generate":
             headers["Accept-Encoding"] = "identity"  # the usage of the answer is read
-        data, sent_headers = fitted.prepared.data, headers
-        if data is not None:
-            sent_headers = headers.copy()
-            sent_headers.popall("Content-Encoding", None)
-        async with client.send(request.method, url, sent_headers, original if data is None else data) as upstream:
-            start = b""
-            if data is not None and upstream.status in REFUSAL_STATUSES:
-                start = await _read_error(upstream)
-                rule = find_refusal(upstream.status, decode_body(start, _encoding(upstream)) or start)
-            else:
-                rule = ""
-            if not rule:
-                turn = (client, url, sent_headers, original if data is None else data)
-                return await self._relay(request, route, upstream, fitted, start, turn)
+        while True:
+            data, sent_headers = fitted.encode(), headers
+            if data is not None:
+                sent_headers = headers.copy()
+                sent_headers.popall("Content-Encoding", None)
+            sent = original if data is None else data
+            async with client.send(request.method, url, sent_headers, sent) as upstream:
+                start, without = b"", None
+                if data is not None and upstream.status in REFUSAL_STATUSES:
+                    start = await _read_error(upstream)
+                    error = decode_body(start, _encoding(upstream)) or start
+                    without = self._without_refused(fitted, upstream.status, error)
+                if without is None:
+                    turn = (client, url, sent_headers, sent)
+                    return await self._relay(request, route, upstream, fitted, start, turn)
+            fitted = without
+
+    def _without_refused(self, fitted: FittedRequest, status: int, error: bytes) -> FittedRequest | None:
+        """Return a refused request without its question or its edits, whichever the error names; None if neither."""
+        question = fitted.question
+        is_asked = question is not None and question.inserted is not None
+        if question is not None and is_asked and question.comparison.is_named_in(read_error_message(error)):
+            self.diagnosis.record_refusal(question)
+            self._publish("refusal", fitted, rule="cache diagnostics")
+            return fitted._replace(question=None)
+        rule = find_refusal(status, error) if fitted.prepared.data is not None else ""
+        if not rule:
+            return None
         self._record_refusal(fitted, rule)
-        fitted = fitted._replace(prepared=fitted.prepared._replace(figures=None))  # they are of the refused request
-        async with client.send(request.method, url, headers, original) as upstream:
-            return await self._relay(request, route, upstream, fitted, b"")
+        # The figures are of the refused request.
+        prepared = fitted.prepared._replace(data=None, value=None, figures=None)
+        return fitted._replace(prepared=prepared, is_refused=True)
 
     def _record_refusal(self, fitted: FittedRequest, rule: str) -> None:
         """Pass a conversation through from now on, because the upstream refused an edit."""
@@ -157,13 +189,15 @@ class ConversationRoute:
     ) -> web.StreamResponse:
         if route.kind == "count" or upstream.status >= 400:
             return await relay_response(request, upstream, start=start)
-        reader = UsageReader(upstream.headers.get("Content-Type", ""), _encoding(upstream))
+        kept = fitted.question.answer_fields if fitted.question is not None else ()
+        reader = UsageReader(upstream.headers.get("Content-Type", ""), _encoding(upstream), kept)
         try:
             return await relay_response(request, upstream, reader.feed, start=start)
         finally:
             usage = reader.finish()
             if usage is not None:
                 self._record_usage(fitted, usage)
+                self._record_comparison(fitted, reader.kept)
                 self._watch(fitted, usage, sent)
 
     def _watch(
@@ -191,6 +225,19 @@ class ConversationRoute:
                       output=usage.output)  # fmt: skip
         if prepared.conversation is not None and prepared.figures is not None and not self._options.observe:
             self._start(self.service.observe_usage(prepared.conversation, usage))
+
+    def _record_comparison(self, fitted: FittedRequest, fields: dict[str, Any]) -> None:
+        """Count what the API reports about its cache. A miss is Thresher's if its edits may have changed."""
+        question, prepared = fitted.question, fitted.prepared
+        if question is None:
+            return
+        result = self.diagnosis.record_answer(question, fields, fell_back=bool(prepared.fallback))
+        if result is None or question.before is None:
+            return
+        has_new_edits = bool(prepared.events or prepared.fallback or fitted.is_refused or question.before.fell_back)
+        is_history = result.reason == question.comparison.history_reason
+        is_own = has_new_edits and is_history and not self._options.observe
+        self._figures.count_comparison(fitted.figures, result, is_own=is_own)
 
     def _publish(self, event: str, fitted: FittedRequest, **data: Any) -> None:
         self._app.events.publish(event, {"conversation": fitted.identity.key, **data})

@@ -82,6 +82,11 @@ def identify(
     )
 
 
+def digest_opening(identity: Conversation, dialect: str, rows: list[Any]) -> str:
+    """Return a digest of the agent and its first rows, which stays the same if its model, tools or system change."""
+    return _digest(identity.session, identity.agent, dialect, *_first_rows(rows))
+
+
 def delete_ledgers(folder: Path, session: str) -> None:
     """Delete the ledgers of a session of an agent. Agents send its id in different headers."""
     ids = [f"{name} {session}" for name in (*_SESSION_HEADERS, "user", "cache")]

@@ -8,6 +8,7 @@ from statistics import quantiles
 from time import time
 from typing import Any
 
+from thresher.dialects.cache_comparison import ComparisonResult
 from thresher.model.message import Usage
 from thresher.serve.proxy.conversations import Conversation
 from thresher.serve.proxy.costs import CostEstimate
@@ -41,6 +42,12 @@ class RequestTally:
         """Dollars of the requests that fell back or were refused."""
         self.priced_requests = 0
         self.removed_parts = 0
+        self.compared = self.matching = 0
+        """Requests that the API compared with the one before, and those of them that continue it."""
+        self.inconclusive: Counter[str] = Counter()
+        self.own_misses: Counter[str] = Counter()
+        """Cache misses where Thresher changed its edits."""
+        self.other_misses: Counter[str] = Counter()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
@@ -69,6 +76,13 @@ class RequestTally:
                 "with_thresher": round(self.cost, 6),
                 "without_thresher": round(self.cost_without, 6),
                 "of_fallbacks": round(self.fallback_cost, 6),
+            },
+            "cache_diagnostics": {
+                "compared": self.compared,
+                "matching": self.matching,
+                "thresher_misses": dict(self.own_misses),
+                "other_misses": dict(self.other_misses),
+                "inconclusive": dict(self.inconclusive),
             },
         }
 
@@ -178,6 +192,18 @@ class ProxyFigures:
                 tally.cost += costs.cost
                 tally.cost_without += costs.cost_without
                 tally.fallback_cost += costs.cost if is_fallback else 0.0
+
+    def count_comparison(self, figures: ConversationFigures, result: ComparisonResult, *, is_own: bool) -> None:
+        """Count what the API found out about a request; `is_own` if a miss is Thresher's."""
+        for tally in (self.total, figures):
+            if result.outcome == "inconclusive":
+                tally.inconclusive[result.reason] += 1
+                continue
+            tally.compared += 1
+            if result.outcome == "match":
+                tally.matching += 1
+            else:
+                (tally.own_misses if is_own else tally.other_misses)[result.reason] += 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values, the latest conversations first."""

@@ -47,6 +47,8 @@ class PreparedRequest(NamedTuple):
     figures: SentRequest | None = None
     """Figures of the request as the window fitted it."""
     events: tuple[WindowEvent, ...] = ()
+    value: dict[str, Any] | None = None
+    """The fitted body, decoded; None for the client's."""
 
 
 class FitService:
@@ -166,7 +168,9 @@ class FitService:
     ) -> PreparedRequest:
         data = splice(body, value)
         unchanged = "fallback" if fallback else "fits"
-        return PreparedRequest(data, "" if data else unchanged, fallback, conversation, figures, events)
+        return PreparedRequest(
+            data, "" if data else unchanged, fallback, conversation, figures, events, value if data else None
+        )
 
     async def observe_usage(self, conversation: FittedConversation, usage: Any) -> None:
         """Calibrate a window in a thread, because a plan may hold its lock."""

@@ -27,6 +27,9 @@ class ProxyOptions(FitOptions):
     keep_warm: float = 0.0
     """Dollars that keeping the caches of idle conversations warm may cost in all; 0 keeps none warm."""
 
+    diagnose_cache: bool = False
+    """Ask the API with each request why its cache did not serve it."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keep_warm < 0:

@@ -41,7 +41,9 @@ class Proxy:
         """Return the figures of the proxy."""
         options = self.options
         settings = {"budget": options.budget, "observe": options.observe, "bypass": self.is_bypassed}
-        return {**settings, "keep_warm": self._conversations.keep_warm.to_dict(), **self.figures.to_dict()}
+        route = self._conversations
+        own = {"keep_warm": route.keep_warm.to_dict(), "diagnose_cache": route.diagnosis.to_dict()}
+        return {**settings, **own, **self.figures.to_dict()}
 
     def set_bypass(self, *, on: bool) -> None:
         """Pass every request through, or fit requests again."""

@@ -28,13 +28,13 @@ def find_refusal(status: int, body: bytes) -> str:
     """Return the rule that an error names; empty if it is not about the history."""
     if status not in REFUSAL_STATUSES:
         return ""
-    message = _read_message(body)
+    message = read_error_message(body)
     if _TOO_LONG.search(message):
         return ""
     return next((name for name, pattern in _RULES if pattern.search(message)), "")
 
 
-def _read_message(body: bytes) -> str:
+def read_error_message(body: bytes) -> str:
     """Return the message of an error in any vendor's envelope, or else the whole text."""
     try:
         value = load_json(body)

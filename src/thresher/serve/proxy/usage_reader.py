@@ -16,7 +16,10 @@ MAX_JSON_BYTES = 32 * 1024 * 1024
 class UsageReader:
     """Reader of one answer: a JSON object, or a stream of server-sent events."""
 
-    def __init__(self, content_type: str, encoding: str) -> None:
+    def __init__(self, content_type: str, encoding: str, kept_fields: tuple[str, ...] = ()) -> None:
+        """Also keep the fields of the answer that have these names."""
+        self.kept: dict[str, Any] = {}
+        self._kept_fields = kept_fields
         self._is_stream = content_type.startswith("text/event-stream")
         name = encoding.strip().lower()
         self._inflate = zlib.decompressobj(47) if name in ("gzip", "x-gzip", "deflate") else None
@@ -50,8 +53,11 @@ class UsageReader:
             value = load_json(data)
         except ValueError:
             return  # a damaged event: the client sees it, too
-        for fields in _find_usage(value):
-            self._fields.update({name: field for name, field in fields.items() if field is not None})
+        for owner in _find_owners(value):
+            fields = owner.get("usage") or owner.get("usageMetadata")
+            if isinstance(fields, dict):
+                self._fields.update({name: field for name, field in fields.items() if field is not None})
+            self.kept.update({name: owner[name] for name in self._kept_fields if name in owner})
 
     def finish(self) -> Usage | None:
         """Return the usage of the whole answer; None if it has none."""
@@ -70,11 +76,9 @@ class UsageReader:
             return None
 
 
-def _find_usage(value: Any) -> Iterator[dict[str, Any]]:
+def _find_owners(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects that may have the usage: an answer, an event, and the answer in an event."""
     for item in value if isinstance(value, list) else [value]:
-        if not isinstance(item, dict):
-            continue
-        for owner in (item, item.get("message"), item.get("response")):
-            fields = owner.get("usage") or owner.get("usageMetadata") if isinstance(owner, dict) else None
-            if isinstance(fields, dict):
-                yield fields
+        if isinstance(item, dict):
+            owners = (item, item.get("message"), item.get("response"))
+            yield from (owner for owner in owners if isinstance(owner, dict))
