@@ -199,6 +199,7 @@ def report() -> None:
     rows = questions()
     with tempfile.TemporaryDirectory() as home:
         memory = remember(Path(home))
+        print(f"{len(rows)} questions, {memory.sizes().sessions:,} sessions")
         steps = dict(ask_steps(memory, rows))
         grid = MEANING_GRID if memory.meaning else GRID
         settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
