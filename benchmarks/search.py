@@ -140,6 +140,8 @@ def quality(names: Sequence[str]) -> None:
         words_alone = RankingWeights(commit_maker=0.0, earlier_session=0.0, later_session=1.0)
         ask = remembered(Path(folder) / "own", words_alone)
         told("thresher, by words alone", asked(ask, queries))
+        ask = remembered(Path(folder) / "own", RankingWeights(session_words=0.0))
+        told("thresher, without the score of all words of a session", asked(ask, queries))
         told("FTS5 baseline", asked(baseline(), queries))
         if names:
             home = Path(folder) / "peers"

@@ -105,11 +105,12 @@ def told(name: str, places: Sequence[int]) -> None:
 
 
 def select_across(rows: Sequence[Row], tried: dict[str, list[Asked]]) -> list[Asked]:
-    """Return the results of each project with the setting that is best on the others."""
+    """Return the results of each project with the setting that is best on the others; print these settings."""
     chosen: list[Asked] = [*next(iter(tried.values()))]
     for project in sorted({project_of(row) for row in rows}):
         others = [at for at, row in enumerate(rows) if row["relevant"] and project_of(row) != project]
         best = max(tried, key=lambda name: measure([tried[name][at].place for at in others]).mrr)
+        print(f"without {project}: {best}")
         chosen = [
             tried[best][at] if project_of(row) == project else one
             for at, (row, one) in enumerate(zip(rows, chosen, strict=True))
@@ -198,6 +199,7 @@ def report() -> None:
     rows = questions()
     with tempfile.TemporaryDirectory() as home:
         memory = remember(Path(home))
+        print(f"{len(rows)} questions, {memory.sizes().sessions:,} sessions")
         steps = dict(ask_steps(memory, rows))
         grid = MEANING_GRID if memory.meaning else GRID
         settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]

@@ -76,6 +76,15 @@ def test_lengths_of_sessions_are_counted_once_until_the_index_changes(
     assert sum(lengths(Query(words="layout")).values()) == sum(first.values()) + 1
 
 
+def test_a_search_reads_each_session_once_to_rank_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = remembered(tmp_path, *SPREAD)
+    read = Mock(wraps=memory.store.find_sessions)
+    monkeypatch.setattr(memory.store, "find_sessions", read)
+    assert memory.search("layout of the invoice", sync=False).sessions
+    keys = [key for call in read.call_args_list if call.args for key in call.args[0]]
+    assert len(keys) == len(set(keys)) == len(SPREAD)
+
+
 def test_a_command_is_found_by_its_message(tmp_path: Path) -> None:
     command = "python -m pytest tests/memory -k recall_spans -x"
     about = ["We run python and pytest.", "The memory tests are slow.", "Recall spans are tested."]

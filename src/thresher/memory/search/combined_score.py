@@ -13,6 +13,7 @@ from heapq import nlargest
 from typing import NamedTuple, Protocol
 
 from thresher.memory.index.tantivy_index import IndexHit
+from thresher.memory.records import ArchivedSession
 from thresher.memory.search.commit_attribution import adjust_for_commits
 from thresher.memory.search.confidence import CONFIDENCE_SESSIONS, estimate_confidence
 from thresher.memory.search.query import Query, is_stop_word
@@ -62,12 +63,16 @@ class MeaningScorer(Protocol):
 
 
 class CombinedScores(NamedTuple):
-    """Session scores, the sessions that made the commit, notes for the user, and the confidence in the best session."""
+    """Session scores, the sessions that made the commit, notes for the user, and the confidence in the best session.
+
+    `loaded` contains sessions that were read for the scores, which the caller need not read again.
+    """
 
     scores: dict[int, float]
     makers: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
     confidence: float | None = None
+    loaded: tuple[ArchivedSession, ...] = ()
 
 
 def combine_scores(
@@ -89,7 +94,8 @@ def combine_scores(
     by_words = {key: score * min(1.0, scores[key] / FULL_WORDS_SCORE) for key, score in by_words.items()}
     scores = _add(scores, by_words, weights.session_words)
     question = compiled.query.full_text
-    scores, notes = _add_hints(scores, question, now, compiled, store)
+    loaded = store.find_sessions(nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))
+    scores, notes = _add_hints(scores, question, now, compiled, loaded)
     near: Collection[int] = ()
     if meaning is not None and question:
         candidates = nlargest(MEANING_CANDIDATES, scores, key=scores.__getitem__)
@@ -104,7 +110,7 @@ def combine_scores(
     # Words say nothing about the answer to a question in another language.
     is_rated = compiled.terms and not near and not has_message_conditions(compiled.query)
     confidence = estimate_confidence(compiled, best) if is_rated else None
-    return CombinedScores(scores, notes=notes, confidence=confidence)
+    return CombinedScores(scores, notes=notes, confidence=confidence, loaded=tuple(loaded))
 
 
 def _is_quotation(query: Query) -> bool:
@@ -115,10 +121,13 @@ def _is_quotation(query: Query) -> bool:
 
 
 def _add_hints(
-    scores: Mapping[int, float], question: str, now: datetime, compiled: CompiledQuery, store: SessionStore
+    scores: Mapping[int, float],
+    question: str,
+    now: datetime,
+    compiled: CompiledQuery,
+    sessions: Sequence[ArchivedSession],
 ) -> tuple[dict[int, float], tuple[str, ...]]:
-    """Raise the scores of the best sessions that fit the times and projects in the question."""
-    sessions = store.find_sessions(nlargest(WORD_CANDIDATES, scores, key=scores.__getitem__))
+    """Raise the scores of those of the best `sessions` that fit the times and projects in the question."""
     hints = find_hints(question, now, sessions)
     fits = {session.key: hints.score(session) for session in sessions}
     weights = compiled.weights

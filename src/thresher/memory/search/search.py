@@ -91,7 +91,8 @@ def search_archive(
             best_keys = sorted(matches, key=matches.__getitem__, reverse=True)
         start, stop = (view.page - 1) * view.sessions, view.page * view.sessions
         loaded = max(CANDIDATES, start + 2 * view.sessions)
-        ranked = rank_sessions(store.find_sessions(best_keys[:loaded]), scores, matches, compiled)
+        candidates = _load_sessions(store, best_keys[:loaded], combined.loaded)
+        ranked = rank_sessions(candidates, scores, matches, compiled)
         near = stop + LOOKAHEAD_SESSIONS
         ranked = [*group_copies(ranked[:near], message.peek), *ranked[near:]]
         builder = HitBuilder(message, compiled, view)
@@ -117,6 +118,15 @@ def search_archive(
                 *describe_damage(store, message.damaged_sessions),
             ),
         )
+
+
+def _load_sessions(
+    store: SessionStore, keys: Collection[int], loaded: Iterable[ArchivedSession]
+) -> list[ArchivedSession]:
+    """Return the sessions in the order of their keys; read only those that are not loaded yet."""
+    known = {session.key: session for session in loaded}
+    known |= {session.key: session for session in store.find_sessions([key for key in keys if key not in known])}
+    return [known[key] for key in sorted(keys) if key in known]
 
 
 def _unknown_word_notes(store: SessionStore, query: Query) -> list[str]:
