@@ -308,8 +308,8 @@ def main() -> None:
         os.environ["THRESHER_HOME"] = home
         urls: dict[str, str] = {}
         skipped, figures = 0, {}
-        if options.headroom is None:
-            print("headroom: skipped, because --headroom names no program")
+        if options.headroom is None or not options.headroom.is_file():
+            print(f"headroom: skipped, because --headroom names no program: {options.headroom}", flush=True)
         else:
             urls["headroom"] = stack.enter_context(running_headroom(options.headroom, upstream.url, Path(home)))
         chosen = list(find_sessions(options.split, options.calls))
