@@ -11,6 +11,8 @@ import anthropic
 import openai
 from agent import agent_request
 from aiohttp import web
+from google import genai
+from google.genai import types
 from loopback import BODY
 from test_proxy_fitting import LONG, fitting
 
@@ -41,6 +43,11 @@ CHAT_EVENTS: list[dict[str, Any]] = [
     {**CHUNK, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     {**CHUNK, "choices": [], "usage": CHAT_USAGE},
 ]
+GEMINI_USAGE = {"promptTokenCount": 9, "candidatesTokenCount": 2, "totalTokenCount": 11}
+GEMINI = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "Done."}]}, "finishReason": "STOP", "index": 0}],
+    "usageMetadata": GEMINI_USAGE,
+}
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -87,4 +94,33 @@ def test_the_sdk_of_openai(turns: int) -> None:
         total = client.status()["total"]
     assert chunks[0].choices[0].delta.content == "Done."
     assert (upstream.requests[0].json["messages"] == messages["messages"]) == (turns == 1)
+    assert total["tokens"]["billed_requests"] == 2
+
+
+async def answer_gemini(request: web.Request) -> web.StreamResponse:
+    if not request.path.endswith(":streamGenerateContent"):
+        return web.json_response(GEMINI)
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await response.write(f"data: {json.dumps(GEMINI)}\r\n\r\n".encode())
+    return response
+
+
+@pytest.mark.parametrize("turns", [1, LONG])
+def test_the_sdk_of_google(turns: int) -> None:
+    body = th.emit(th.parse(agent_request(turns), "anthropic"), "gemini", body=True)
+    config = types.GenerateContentConfig(
+        system_instruction=body["systemInstruction"],
+        tools=body["tools"],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    request = {"model": "gemini-3-pro", "contents": body["contents"], "config": config}
+    with fitting(answer_gemini) as (upstream, proxy, client):
+        with genai.Client(api_key="k", http_options=types.HttpOptions(base_url=proxy.url)) as sdk:
+            assert sdk.models.generate_content(**request).text == "Done."
+            assert [chunk.text for chunk in sdk.models.generate_content_stream(**request)] == ["Done."]
+        total = client.status()["total"]
+    first, second = (seen.json["contents"] for seen in upstream.requests)
+    assert first == second
+    assert (first == body["contents"]) == (turns == 1)
     assert total["tokens"]["billed_requests"] == 2
