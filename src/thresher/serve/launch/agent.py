@@ -1,4 +1,4 @@
-"""What an agent's module says to the launcher: where its requests go, and how to send them through the proxy."""
+"""The plan of a run: the addresses of an agent's requests, and the settings that send them through the proxy."""
 
 import json
 import re
@@ -37,14 +37,14 @@ Build = Callable[[Mapping[str, str], Path], AgentCommand]
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start an agent behind the proxy."""
+    """Plan of a run of an agent behind the proxy."""
 
     base_urls: Mapping[str, str]
     """Base URL that the agent uses without the proxy, for each API or vendor."""
     build: Build
     """Takes the same names with their base URLs in the proxy, and an empty folder that is deleted after the run."""
     notes: tuple[str, ...] = field(default=())
-    """What differs for the user in this run."""
+    """Differences for the user in this run."""
 
 
 class Agent(NamedTuple):
@@ -54,7 +54,7 @@ class Agent(NamedTuple):
     program: str
     plan: Callable[[LaunchContext], Launch]
     costs: str = ""
-    """What the agent does not offer behind a proxy; said once."""
+    """Features that the agent lacks behind a proxy, printed once."""
 
 
 def plan_variables(
