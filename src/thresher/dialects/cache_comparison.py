@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
 class ComparisonResult(NamedTuple):
-    """What an API found out about a request and an earlier one."""
+    """The result of an API's comparison of a request with an earlier one."""
 
     outcome: Literal["match", "miss", "inconclusive"]
     """`match`: the request continues the earlier one; `miss`: it differs, which breaks the cache."""

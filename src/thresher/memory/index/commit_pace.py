@@ -1,4 +1,4 @@
-"""When to commit the index during a long sync."""
+"""The points in a long sync at which the index is committed."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Where each agent looks for plug-ins, and how to write Thresher's plug-in there or remove it."""
+"""The folders in which agents look for plug-ins, and functions to write Thresher's plug-in there or remove it."""
 
 import json
 import re

@@ -32,7 +32,7 @@ class AnsweredRequest(NamedTuple):
 
 
 class CacheQuestion(NamedTuple):
-    """What a request asks the API."""
+    """The question of a request to the API."""
 
     comparison: CacheComparison
     before: AnsweredRequest | None

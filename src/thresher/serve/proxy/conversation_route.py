@@ -40,7 +40,7 @@ class FittedRequest(NamedTuple):
     figures: ConversationFigures
     body: RequestBody
     question: CacheQuestion | None = None
-    """What the request asks the API about its cache."""
+    """The question of the request to the API about its cache."""
     is_refused: bool = False
     """True if the upstream has refused the edits, and the client's request is sent."""
 

@@ -1,4 +1,4 @@
-"""What the proxy has done: counts, tokens, costs, replans, fallbacks and latency, in total and per conversation.
+"""Figures of the proxy: counts, tokens, costs, replans, fallbacks and latency, in total and per conversation.
 
 The figures hold no text of a request: only counts, digests, ids of removed content, and names of models and rules.
 """

@@ -13,7 +13,7 @@ from thresher.window.options import WindowOptions
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """How to fit requests."""
+    """Options of the fit of requests."""
 
     budget: int | str | None = None
     """Tokens of a request, such as 60000 or "60k". Default: 70 % of the model's context window, as for `Window`."""

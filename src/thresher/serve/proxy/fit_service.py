@@ -1,7 +1,7 @@
 """Fit requests in worker threads, with a time limit and with fallbacks. The proxy must never break a session.
 
 If a plan fails or takes too long, the request goes out with the edits of the latest request, and if these do not apply,
-as the client wrote it. An unfinished plan goes on in the background, and the next request uses it.
+as the client wrote it. An unfinished plan continues in the background, and the next request uses it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = logging.getLogger("thresher.proxy")
 
 
 class PreparedRequest(NamedTuple):
-    """What to send upstream for a request."""
+    """The content to send upstream for a request."""
 
     data: bytes | None = None
     """The fitted body; None for the client's bytes."""

@@ -19,7 +19,7 @@ export const Thresher = async ({ client }) => {
       if (!Array.isArray(answer?.rows) || answer.rows.length === 0) return;
       edited.add(session);
       const rows = answer.rows.map((row) => (typeof row === "number" ? before[row] : row));
-      // opencode goes on with this list, and not with another one that a hook assigns.
+      // opencode uses this list afterward, even if a hook assigns another one.
       before.splice(0, before.length, ...rows);
     },
     // The next messages are those that opencode summarizes, and a summary needs them whole.
